@@ -1,4 +1,4 @@
-//! Tells the program which sources it is built of.
+//! Passes the fingerprint of the sources to the program.
 
 #[path = "../terminal/src/program/sources.rs"]
 #[allow(dead_code)]

@@ -1,12 +1,12 @@
-//! The recordings of calls of the experiment `nexus-apps` on the host kernel's ext4, over a metered device that takes
-//! its time: what the device is asked is recorded, so that the experiment can make the same requests again.
+//! Replays the recorded calls of the experiment `nexus-apps` on the host kernel's ext4, on a metered device with
+//! realistic latency, and records the device requests, so that the experiment can replay them.
 //!
-//! The file system is made whole (nothing is left for a thread to do later), holds what the calls need, and is mounted
-//! anew before them with nothing in memory. Recorded is what the device is asked from then on until it is unmounted; what
-//! mounting asks is not.
+//! The file system is fully initialized (no lazy initialization in a thread), has the files that the calls need, and is
+//! remounted before them with cold caches. The recording covers all device requests from then on until unmounting,
+//! without those of the mount.
 //!
-//! Not part of `joulefs lab`, for it needs root (loop devices) and as long as the programs took, and does not repeat to
-//! the picojoule: another run is another recording.
+//! Not part of `joulefs lab`: it needs root (loop devices) and as much time as the programs took, and does not repeat
+//! to the picojoule.
 //!
 //!     cargo run -p joulefs-conformance --example kernel_apps -- OUT galaxy-nexus-emmc RECORDING...
 
@@ -34,10 +34,10 @@ use trace::replay::place::OnDirectory;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// Mebibytes of the device.
+/// MiB of the device.
 const DEVICE: u64 = 1024;
 
-/// A device, or another one in its place from some moment on.
+/// A device that can be replaced by another while in use.
 struct Switch {
     to: Mutex<Arc<dyn BlockDevice>>,
 }
@@ -75,7 +75,7 @@ impl BlockDevice for Switch {
     }
 }
 
-/// Runs a program and gives back what it printed; its complaint if it fails.
+/// Runs a program and returns its output, or its error message if it fails.
 fn tell(program: &str, args: &[&str]) -> Outcome<String> {
     let out = Command::new(program).args(args).output().map_err(|e| format!("{program}: {e}"))?;
     match out.status.success() {
@@ -84,7 +84,7 @@ fn tell(program: &str, args: &[&str]) -> Outcome<String> {
     }
 }
 
-/// ext4 on a disk that is a file, until it is dropped.
+/// ext4 on a file-backed disk; unmounted on drop.
 struct Mounted {
     device: String,
     at: tempfile::TempDir,
@@ -101,7 +101,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // What fails is seen by whoever mounts it next.
+        // The next mount reports any failure.
         let _ = tell("umount", &[&self.at.path().to_string_lossy()]);
         let _ = tell("losetup", &["--detach", &self.device]);
     }
@@ -114,14 +114,14 @@ fn calls(path: &Path) -> Outcome<Box<dyn Calls>> {
     }
 }
 
-/// Energy but for time nobody asked anything in, and requests: reads, writes, flushes.
+/// Energy without idle time, and numbers of requests: reads, writes, flushes.
 fn spent(gauge: &Gauge) -> (Energy, [u64; 3]) {
     let ledger = gauge.report().ledger;
     let counts = [Operation::Read, Operation::Write, Operation::Flush].map(|o| ledger.operation(o).operations);
     (ledger.total() - ledger.operation(Operation::Idle).energy, counts)
 }
 
-/// A pipe into a program that compresses it to a file.
+/// A pipe into a program that compresses to a file.
 struct Compressed(std::process::Child);
 
 impl Write for Compressed {
@@ -136,7 +136,7 @@ impl Write for Compressed {
 impl Drop for Compressed {
     fn drop(&mut self) {
         drop(self.0.stdin.take());
-        // A compressor that failed leaves a file that cannot be read.
+        // If the compressor failed, the file cannot be read.
         let _ = self.0.wait();
     }
 }

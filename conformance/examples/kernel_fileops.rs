@@ -1,10 +1,10 @@
-//! The experiment `nexus-fileops` on the host kernel's own file systems, over a metered device that takes its
-//! time: ext4, and F2FS where the kernel has it. Where it has not, Debian's kernel does it in an emulator
-//! (`scripts/install-tools emulator`), whose own slowness is not on the device's ledger. The volume is mounted anew
-//! for each phase, with nothing in memory; what mounting and unmounting alone cost is measured first and taken off.
+//! Runs the experiment `nexus-fileops` on the host kernel's own file systems, on a metered device with realistic
+//! latency: ext4, and F2FS if the kernel has it. Otherwise Debian's kernel runs F2FS in an emulator
+//! (`scripts/install-tools emulator`), whose slowness is not on the device's ledger. The volume is remounted for each
+//! phase, with cold caches; the cost of mounting and unmounting alone is measured first and subtracted.
 //!
-//! Not part of `joulefs lab`, for it needs root (loop devices), fio and minutes of real time, and does not
-//! repeat to the picojoule.
+//! Not part of `joulefs lab`: it needs root (loop devices), fio and minutes of real time, and does not repeat to the
+//! picojoule.
 //!
 //!     cargo run -p joulefs-conformance --example kernel_fileops -- galaxy-nexus-emmc
 
@@ -22,12 +22,12 @@ use judges::oracle::qemu::{KernelPackage, Machine};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// Mebibytes of the device, of the file, and of what is read and written at random.
+/// MiB of the device, of the file, and of random reads and writes.
 const DEVICE: u64 = 1024;
 const FILE: u64 = 128;
 const RANDOM: u64 = 10;
 
-/// What fio is asked to do.
+/// fio's arguments for each phase.
 const PHASES: [(&str, &str, u64); 4] = [
     ("sequential-write", "--rw=write --bs=512k --fsync=1", FILE),
     ("random-write", "--rw=randwrite --bs=4k --fsync=1", RANDOM),
@@ -35,8 +35,8 @@ const PHASES: [(&str, &str, u64); 4] = [
     ("random-read", "--rw=randread --bs=4k", RANDOM),
 ];
 
-/// The same for a guest without fio: `work PHASE KIB COUNT MIB` makes so many calls of so many KiB on a file of so
-/// many MiB.
+/// The same phases for a guest without fio: `work PHASE KIB COUNT MIB` makes COUNT calls of KIB KiB on a file of MIB
+/// MiB.
 const GUEST: &str = r#"
 work() {
     perl -e '
@@ -55,7 +55,7 @@ work() {
 }
 "#;
 
-/// Spent, read and written.
+/// Energy spent, bytes read and written.
 #[derive(Clone, Copy)]
 struct Reading {
     energy: Energy,
@@ -68,7 +68,7 @@ struct Reading {
 fn reading(gauge: &Gauge) -> Reading {
     let report = gauge.report();
     let ledger: &Ledger = &report.ledger;
-    // Time nobody asked anything in is not the work's.
+    // Idle time is not part of the work.
     let idle = ledger.operation(Operation::Idle).energy;
     let blocks = |o: Operation| report.times.work[o as usize].blocks * 4096;
     let count = |o: Operation| ledger.operation(o).operations;
@@ -81,7 +81,7 @@ fn reading(gauge: &Gauge) -> Reading {
     }
 }
 
-/// Runs a program and gives back what it printed; its complaint if it fails.
+/// Runs a program and returns its output, or its error message if it fails.
 fn tell(program: &str, args: &[&str]) -> Outcome<String> {
     let out = Command::new(program).args(args).output().map_err(|e| format!("{program}: {e}"))?;
     match out.status.success() {
@@ -90,14 +90,14 @@ fn tell(program: &str, args: &[&str]) -> Outcome<String> {
     }
 }
 
-/// Mounts, runs, unmounts, and says what that took.
+/// Mounts, runs the work, unmounts, and returns the cost.
 fn mounted(gauge: &Gauge, disk: &Path, at: &Path, fs: &str, work: &[&str]) -> Outcome<Reading> {
     let disk = disk.to_str().ok_or("a path that is no text")?;
     let at = at.to_str().ok_or("a path that is no text")?;
     let before = reading(gauge);
     let device = tell("losetup", &["--find", "--show", "--direct-io=on", disk])?;
     let done = tell("mount", &["-t", fs, &device, at]).and_then(|_| {
-        // What was written before is not read from memory.
+        // Drop the cache of data written before.
         std::fs::write("/proc/sys/vm/drop_caches", "3")?;
         let done = work.split_first().map_or(Ok(String::new()), |(program, args)| tell(program, args));
         tell("umount", &[at])?;
@@ -119,7 +119,7 @@ fn since(gauge: &Gauge, before: Reading) -> Reading {
     }
 }
 
-/// The same by a guest, whose disk it is.
+/// Runs the same in a guest that uses the disk.
 fn in_guest(gauge: &Gauge, disk: &Path, work: &str) -> Outcome<Reading> {
     let before = reading(gauge);
     let machine = Machine::new(KernelPackage::installed()?)?.direct_disk(disk);

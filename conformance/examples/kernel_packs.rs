@@ -1,12 +1,13 @@
-//! How well does each policy of Linux with `kernel/patches` pack a volume, and ours? Numbers as in FAGC TACO'23, Table 6.
+//! How well does each policy of Linux with `kernel/patches` pack a volume, compared with ours? Numbers as in FAGC
+//! TACO'23, Table 6.
 //!
 //! Needs the kernel that `make kernel` builds, in $JOULEFS_LINUX_PATCHED.
 //!
 //!     cargo run -p joulefs-conformance --example kernel_packs -- IMAGE
 //!     cargo run -p joulefs-conformance --example kernel_packs -- [SEGMENTS [VALID]]
 //!
-//! The volume is that of IMAGE, which stays as it is, or has SEGMENTS of each of the paper's types, with VALID blocks in those
-//! of types A and B. `joulefs age IMAGE --hollow` makes large ones that take little room.
+//! The volume is a copy of IMAGE, or has SEGMENTS of each of the paper's types, with VALID blocks in those of types A
+//! and B. `joulefs age IMAGE --hollow` creates large images that take little space.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -43,7 +44,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The volume of the paper's types, without contents; half as much again is empty.
+/// The volume of the paper's types, without contents; a third of it is empty.
 fn typed(segments: u64, valid: u64) -> Result<Memory, PackingError> {
     let work = tempfile::tempdir().map_err(PackingError::Save)?;
     let path: PathBuf = work.path().join("image");
@@ -64,7 +65,7 @@ fn compare(kernel: &Linux, image: &Memory) -> Result<(), PackingError> {
         let course = linux(kernel.clone(), &path, way, drive)?;
         let left = FileDevice::open(&path, Access::ReadOnly).map_err(|e| PackingError::Table(e.to_string()))?;
         println!("{}", row(way.name, "Linux", Some(&course), before, Space::on(&left)?));
-        // Ours has one kind of FAGC.
+        // We have only one kind of FAGC.
         if way.name == FAGC_FULLEST.name && way.name != FAGC.name {
             continue;
         }

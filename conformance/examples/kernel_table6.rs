@@ -1,11 +1,11 @@
-//! The volume of the experiment `fagc-table6`, small, cleaned by Linux's F2FS and by ours: how many sections each
-//! cleans and how many blocks it moves until the volume is packed.
+//! Cleans a small volume of the experiment `fagc-table6` with Linux's F2FS and with ours: how many sections does each
+//! clean, and how many blocks does it move, until the volume is packed?
 //!
 //! Needs `scripts/install-tools`.
 //!
 //!     cargo run -p joulefs-conformance --example kernel_table6 -- [SEGMENTS [VALID [EVERY]]]
 //!
-//! SEGMENTS of each type, VALID blocks in those of types A and B, a checkpoint after EVERY so many sections.
+//! SEGMENTS of each type, VALID blocks in those of types A and B, a checkpoint after every EVERY sections.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    // Half as much again is empty.
+    // A third of it is empty.
     let mib = (9 * segments).max(1024);
     match compare(Holes { mib, segments, valid, invalid_percent: 55.53 }, every) {
         Ok(()) => ExitCode::SUCCESS,

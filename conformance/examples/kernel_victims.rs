@@ -1,8 +1,8 @@
 //! Records which segments Linux's F2FS chooses to clean and to fill, as `conformance/fixtures/gc/NAME-6.12.txt`.
 //!
-//! Images are made here, in virtual time, so that their segments are weeks apart in age; the kernel then works on them as
-//! a process. Needs `scripts/install-tools kernel`, and half a minute for each recording. Times of day and of
-//! the guest differ from run to run, so recordings do not repeat to the byte; every one is whole in itself.
+//! The images are made here, in virtual time, so that their segments differ in age by weeks; the kernel then works on
+//! them as a process. Needs `scripts/install-tools kernel`, and half a minute for each recording. Times differ from run
+//! to run, so recordings are not reproducible byte for byte; each is consistent.
 //!
 //!     cargo run -p joulefs-conformance --example kernel_victims -- [NAME...]
 
@@ -16,7 +16,7 @@ use trials::worn::{BATCHES, Image, LARGE, SECTIONS, SMALL};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// What is recorded: name, image, script.
+/// The recordings: name, image, script.
 const RECORDINGS: [(&str, Image, &str); 11] = [
     (
         "greedy",
@@ -153,7 +153,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Makes the image, lets the kernel work on it, writes the recording. Returns what it holds, in words.
+/// Makes the image, runs the kernel on it, and writes the recording. Returns a summary.
 fn make(name: &str, image: Image, script: &str) -> Outcome<String> {
     let work = tempfile::Builder::new().prefix("joulefs-victims-").tempdir()?;
     let path = work.path().join("image");

@@ -1,5 +1,5 @@
-//! Mounts an empty file system in memory and serves it in the foreground until it is unmounted or
-//! interrupted: the ceiling of what FUSE allows, and a place to try the adapter alone.
+//! Mounts an empty in-memory file system and serves it in the foreground until it is unmounted or interrupted: the
+//! upper limit of what FUSE allows, and a test of the adapter alone.
 //!
 //!     memfs_mount DIR [bytes=N] [threads=N] [writeback=no]
 

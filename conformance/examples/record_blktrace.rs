@@ -1,13 +1,12 @@
-//! Records what Linux's block layer does under ext4 and F2FS, with blktrace, as files for the readers of traces.
+//! Records Linux's block layer below ext4 and F2FS, with blktrace, as files for the trace readers.
 //!
 //! Needs `scripts/install-tools emulator`, and the Debian packages blktrace, e2fsprogs, f2fs-tools, zstd.
 //!
 //!     cargo run -p joulefs-conformance --example record_blktrace -- DIRECTORY
 //!
-//! A guest of two processors has two disks. The first has a partition with ext4 and is recorded by
-//! `blktrace -d /dev/vda -o vda`, one file a processor; the second has F2FS and is recorded by
-//! `blktrace -d /dev/vdb -o -`, one stream. blkparse, on the host, makes text of both. Everything is
-//! compressed by zstd.
+//! A guest with two processors has two disks. The first has a partition with ext4 and is recorded by `blktrace -d
+//! /dev/vda -o vda`, one file per processor; the second has F2FS and is recorded by `blktrace -d /dev/vdb -o -`, one
+//! stream. On the host, blkparse converts both to text. Everything is compressed by zstd.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -19,7 +18,7 @@ use judges::oracle::recorded::{self, pack, run, unpack};
 
 /// Size of each disk.
 const MIB: u64 = 96;
-/// What the guest does. Functions take the directory they work in.
+/// The guest's script. Functions take the directory they work in.
 const GUEST: &str = r#"
 out() { for f; do echo "@@file ${f##*/} $(wc -c <$f)"; cat $f; done; }
 record() { blktrace "$@" & PID=$!; sleep 2; }
@@ -75,7 +74,7 @@ fn record(place: &Path) -> Result<(), Box<dyn std::error::Error>> {
     };
     let (first, second) = (disk("first")?, disk("second")?);
     let mut table = vec![0; 512];
-    // The only partition: from sector 2048 to the end, of Linux (0x83).
+    // The only partition: from sector 2048 to the end, type Linux (0x83).
     table[450] = 0x83;
     table[454..458].copy_from_slice(&2048_u32.to_le_bytes());
     table[458..462].copy_from_slice(&((MIB << 11) as u32 - 2048).to_le_bytes());

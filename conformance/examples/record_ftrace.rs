@@ -1,12 +1,12 @@
-//! Records what Linux's tracepoints say of block devices and F2FS, as files for the readers of traces: as text
-//! of the tracefs, in its several forms, and by `trace-cmd record`, in its several versions.
+//! Records Linux's tracepoints of block devices and F2FS, as files for the trace readers: as tracefs text, in its
+//! several forms, and by `trace-cmd record`, in its several versions.
 //!
 //! Needs `scripts/install-tools emulator`, and the Debian packages trace-cmd, f2fs-tools, zstd.
 //!
 //!     cargo run -p joulefs-conformance --example record_ftrace -- DIRECTORY
 //!
-//! A guest of two processors has a disk with F2FS. Both ways of recording see the same work. What
-//! `trace-cmd report` says of every `trace.dat`, on the host, lies beside it. Everything is compressed by zstd.
+//! A guest with two processors has a disk with F2FS. Both ways of recording see the same work. The output of `trace-cmd
+//! report` for every `trace.dat`, on the host, is next to it. Everything is compressed by zstd.
 
 use std::fs::File;
 use std::path::Path;
@@ -17,7 +17,7 @@ use judges::oracle::recorded::{self, pack, run, unpack};
 
 /// Size of the disk.
 const MIB: u64 = 96;
-/// What the guest does.
+/// The guest's script.
 const GUEST: &str = r#"
 T=/sys/kernel/tracing
 # The names of functions would be most of every trace.dat.
@@ -104,7 +104,7 @@ fn record(place: &Path) -> Result<(), Box<dyn std::error::Error>> {
     for name in names.clone().iter().filter(|name| name.ends_with(".dat")) {
         let report = name.replace(".dat", ".report.txt");
         let text = File::create(work.path().join(&report))?;
-        // By time in nanoseconds, by the kernel's own words for an event.
+        // Times in nanoseconds, events in the kernel's own format.
         run(Command::new("trace-cmd").args(["report", "-t", "-N", "-i"]).arg(work.path().join(name)).stdout(text))?;
         names.push(report);
     }

@@ -1,5 +1,5 @@
-//! Records write logs for the reader of them: one by Linux's device-mapper target log-writes, two by QEMU's
-//! `blklogwrites`, with sectors of 512 and of 4096 bytes.
+//! Records write logs for their reader: one by Linux's device-mapper target log-writes, two by QEMU's `blklogwrites`,
+//! with sectors of 512 and of 4096 bytes.
 //!
 //! Needs `scripts/install-tools emulator`, and the Debian packages dmsetup, e2fsprogs, qemu-utils, zstd.
 //!
@@ -12,7 +12,7 @@ use std::process::{Command, ExitCode};
 use judges::oracle::qemu::{KernelPackage, Machine};
 use judges::oracle::recorded::{self, pack, run};
 
-/// What is written to the disk below ext4: the second disk is the log.
+/// Writes to ext4 on the disk; the second disk is the log.
 const GUEST: &str = r#"
 dmsetup create logged --table "0 $(cat /sys/block/vda/size) log-writes /dev/vda /dev/vdb"
 dmsetup mknodes
@@ -28,7 +28,7 @@ umount /mnt
 dmsetup remove logged
 "#;
 
-/// What is asked of QEMU's driver.
+/// Commands for QEMU's driver.
 const ASKED: [&str; 9] = [
     "write -P 1 0 4k",
     "write -P 2 64k 20k",
@@ -66,7 +66,7 @@ fn record(place: &Path) -> Result<(), Box<dyn std::error::Error>> {
     if !done.ok() {
         return Err(done.describe().into());
     }
-    // The device is larger than its log: a good end is one sector of zeroes after it.
+    // The device is larger than its log: keep one sector of zeroes after it.
     let bytes = fs::read(&log)?;
     let used = bytes.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1).next_multiple_of(512);
     fs::write(&log, &bytes[..(used + 512).min(bytes.len())])?;

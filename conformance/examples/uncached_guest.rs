@@ -1,17 +1,18 @@
-//! Makes the calls of `lab::uncached` on a file system of the kernel it runs on, and has the kernel write down what it asks of
-//! the disk. `scripts/record-scherl` boots a kernel as a process that runs this and nothing else.
+//! Makes the calls of `lab::uncached` on a file system of the running kernel, and lets the kernel record the disk
+//! requests. `scripts/record-scherl` boots a kernel as a process that runs only this.
 //!
 //!     uncached_guest WORK SEED TYPE OPTIONS OUT
 //!     uncached_guest fill PERCENT TYPE OPTIONS OUT
 //!
-//! The second form makes files until the volume is full if there are none, and deletes some until so much of it is in use
-//! (`lab::uncached::fill`); nothing is written down.
+//! The second form creates files until the volume is full, if it has none, and deletes some until PERCENT of it is in
+//! use (`lab::uncached::fill`); it records nothing.
 //!
-//! WORK is one of `lab::uncached::calls::Work` as TOML. The volume is `/dev/ubda`. What reads of `/dev/ubdb` mean stands in
-//! `uncached_pack`. Each stage is on a mount of its own. Before each call the kernel forgets all clean pages, of files and of metadata, but
-//! not names and inodes; a call that writes ends with a sync of the volume and a flush of the disk. `OUT/raw.N` is what the
-//! kernel's tracepoint `block_rq_issue` told of stage N. With UNCACHED_REST=SECONDS in its environment it says where a stage
-//! begins and ends, and rests there, so that somebody can read what the disk has spent (`scripts/check-scherl-paced`).
+//! WORK is one of `lab::uncached::calls::Work` as TOML. The volume is `/dev/ubda`. `uncached_pack` explains the reads
+//! of `/dev/ubdb`. Each stage has a separate mount. Before each call the kernel drops all clean pages, of files and of
+//! metadata, but not names and inodes; a call that writes ends with a sync of the volume and a flush of the disk.
+//! `OUT/raw.N` is the kernel's trace of `block_rq_issue` for stage N. With UNCACHED_REST=SECONDS in its environment, it
+//! prints where a stage begins and ends, and rests there, so that the disk's meter can be read
+//! (`scripts/check-scherl-paced`).
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -31,18 +32,18 @@ const MARKS: &str = "/dev/ubdb";
 const AT: &str = "/tmp/volume";
 const TRACING: &str = "/sys/kernel/tracing";
 
-/// Reads a block of the disk whose reads are marks. It is opened for that alone: when its last user closes it, the kernel gives
-/// up the references to the buffers that it used last, of all disks, without which they would stay in memory.
+/// Reads a marker block of the second disk. Opened only for this: when its last user closes it, the kernel drops the
+/// references to recently used buffers of all disks, which would otherwise stay cached.
 fn mark(block: u64) -> Outcome<()> {
     let mut bytes = [0; 4096];
     Ok(File::open(MARKS)?.read_exact_at(&mut bytes, block * 4096)?)
 }
 
-/// The volume as it is mounted.
+/// The mounted volume.
 struct Volume {
     disk: File,
     root: File,
-    /// The file that parts are read and written of.
+    /// The file used for partial reads and writes.
     open: Option<(u32, File)>,
 }
 
@@ -63,7 +64,7 @@ impl Volume {
         Path::new(AT).join(directory).join(calls::file_name(file))
     }
 
-    /// All that was written is on the disk, and durable there.
+    /// Syncs all writes to the disk and makes them durable.
     fn settle(&self) -> Outcome<()> {
         syncfs(&self.root)?;
         Ok(self.disk.sync_all()?)
@@ -75,11 +76,11 @@ impl Volume {
         self.settle()
     }
 
-    /// A file of which parts are read and written stays open.
+    /// Keeps a file open for partial reads and writes.
     fn part(&mut self, file: u32) -> Outcome<&File> {
         if self.open.as_ref().is_none_or(|(n, _)| *n != file) {
             let opened = OpenOptions::new().read(true).write(true).open(Self::path(file))?;
-            // What is read ahead would be forgotten before anybody asks for it.
+            // Read-ahead data would be dropped before its use.
             fadvise(&opened, 0, None, Advice::Random)?;
             self.open = Some((file, opened));
         }
@@ -112,7 +113,7 @@ impl Caller for Volume {
     }
 }
 
-/// What was traced goes into a file, and the buffer is empty.
+/// Moves the trace into a file and empties the buffer.
 fn dump(to: &Path) -> Outcome<()> {
     let mut out = File::create(to)?;
     let mut text = Vec::new();
@@ -128,7 +129,7 @@ fn dump(to: &Path) -> Outcome<()> {
     Ok(fs::write(Path::new(TRACING).join("trace"), "\n")?)
 }
 
-/// Says how far it is, and rests if it shall.
+/// Prints the progress, and rests if requested.
 fn rest(seconds: Option<u64>, what: &str, stage: &str) {
     if let Some(seconds) = seconds {
         println!("{what}: {stage}");
@@ -136,7 +137,7 @@ fn rest(seconds: Option<u64>, what: &str, stage: &str) {
     }
 }
 
-/// The volume, while it is filled.
+/// The volume being filled.
 struct Filled(File);
 
 fn no_room(e: &std::io::Error) -> bool {
@@ -153,11 +154,11 @@ impl Filled {
         device::generate(u64::from(file), 0, &mut bytes);
         fs::create_dir_all(Path::new(AT).join(fill::directory_name(file)))?;
         let mut out = File::create(Self::path(file))?;
-        // Room that is only promised may turn out to be missing when it is written.
+        // Delayed allocation may lack space at writeback.
         out.write_all(&bytes)
     }
 
-    /// The files there are.
+    /// The existing files.
     fn all() -> Outcome<Vec<u32>> {
         let mut found = Vec::new();
         for directory in fs::read_dir(AT)? {
@@ -233,7 +234,7 @@ fn main() -> Outcome<()> {
     let tracing = |file: &str, what: &str| fs::write(Path::new(TRACING).join(file), what);
     tracing("buffer_size_kb", "300000")?;
     tracing("events/block/block_rq_issue/enable", "1")?;
-    // Without a word in the kernel's log for each time.
+    // Suppresses the kernel's log message for each drop.
     fs::write("/proc/sys/vm/drop_caches", "4")?;
     let forget = OpenOptions::new().write(true).open("/proc/sys/vm/drop_caches")?;
     let mut contents = Contents::default();

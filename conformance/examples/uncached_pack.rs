@@ -1,9 +1,9 @@
-//! Makes a recording of `lab::uncached::recorded` of what `uncached_guest` left: prints it to standard output.
+//! Converts the output of `uncached_guest` to a recording of `lab::uncached::recorded`, on standard output.
 //!
 //!     uncached_pack DIRECTORY BLOCKS
 //!
-//! Requests of the first disk are kept. A read of block 0 of the second one says that the next call begins, of block 1 that
-//! the volume is being mounted, of 2 that it is being unmounted, of 3 and above that a stage begins.
+//! Keeps the requests of the first disk. A read of the second disk's block 0 marks the next call, of block 1 mounting,
+//! of block 2 unmounting, of blocks 3 and above the beginning of a stage.
 
 use std::path::Path;
 
@@ -45,7 +45,7 @@ fn main() -> Outcome<()> {
                 (VOLUME, Op::Read) => writer.read(Lba(first), end - first),
                 (VOLUME, Op::Write) => writer.write(Lba(first), end - first),
                 (VOLUME, Op::Flush) => writer.flush(),
-                // The disk is told what holds nothing any more; a disk of that time had no ear for it.
+                // Disks of that time did not support discard.
                 (VOLUME, Op::Discard) => Ok(()),
                 (other, op) => return Err(format!("{} of {other}", op.text()).into()),
             };

@@ -1,4 +1,4 @@
-//! Choosing a victim or a target among 400,000 dirty segments, by shape of the volume.
+//! Measures choosing a victim or a target among 400,000 dirty segments, for several volume states.
 //!
 //! `cargo run --release -p joulefs-conformance --example victim_speed [choices [policy]]`
 

@@ -1,13 +1,11 @@
-//! How fast is it, beside what else there is?
+//! How fast is JouleFS, compared with other file systems?
 //!
-//! [`sides`] are the file systems that are compared, [`rows`] what is done to each through system
-//! calls, [`in_process`] what the core does without FUSE, [`deltas`] what small updates
-//! cost it, [`metered`] what the simulated flash does, [`choosing`] how fast victims are found, [`memory`] what a large
-//! volume takes, [`traces`] how fast recordings are read, [`report`] the tables. Every number is a
-//! median of several passes; in each the sides take turns, for the machine's own speed drifts.
+//! [`sides`] are the compared file systems, [`rows`] measures system calls on each, [`in_process`] the core without
+//! FUSE, [`deltas`] the cost of small updates, [`metered`] the simulated flash, [`choosing`] the choice of victims,
+//! [`memory`] the memory for a large volume, [`traces`] reading of recordings; [`report`] formats the tables. Every
+//! number is a median of several passes; in each pass the sides alternate, because the machine's speed drifts.
 //!
-//! Left out: latency distributions, and media that take their time: images lie in memory, so what
-//! is compared is software.
+//! Left out: latency distributions, and slow media: images are in memory, so only software is compared.
 
 pub mod choosing;
 pub mod deltas;
@@ -38,16 +36,16 @@ impl Stopwatch {
         let since = clock.monotonic();
         Stopwatch { clock, since }
     }
-    /// The time since then.
+    /// The time since the start.
     pub fn elapsed(&self) -> Duration {
         self.clock.monotonic().saturating_sub(self.since)
     }
 }
 
-/// What went wrong, in words: a bench has nobody who could act on a type.
+/// Errors as text: a benchmark has no caller that could handle types.
 pub type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// The middle value; of an even count the lower of both middle ones.
+/// The middle value; for an even count the lower of the two middle ones.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

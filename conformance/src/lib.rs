@@ -1,6 +1,6 @@
-//! What do the parts cost and promise together?
+//! What do the crates cost and promise together?
 //!
-//! Benches, and measurements that need more than one crate; the tests judge the whole, with `judges` and `trials`.
+//! Benchmarks, and measurements that need several crates; the tests check the whole system, with `judges` and `trials`.
 #![forbid(unsafe_code)]
 
 pub mod bench;

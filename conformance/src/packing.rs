@@ -1,11 +1,11 @@
-//! How many sections must be cleaned until a volume full of holes is packed, by Linux's F2FS and by ours?
+//! How many sections must be cleaned to pack a volume full of holes, by Linux's F2FS and by ours?
 //!
-//! One [`Holes`] makes the volume: segments of the three types of FAGC TACO'23, section 6.1, a week old. [`ours`] and
-//! [`linux`] clean copies of the same image, one section after the other with checkpoints between ([`Drive`]), and take down
-//! what became of every one ([`Course`]). How the free space lies then says [`space`].
+//! [`Holes`] makes the volume: segments of the three types of FAGC TACO'23, section 6.1, a week old. [`ours`] and
+//! [`linux`] clean copies of the same image, one section after the other with checkpoints in between ([`Drive`]), and
+//! record the result of each ([`Course`]). [`space`] then measures the layout of the free space.
 //!
-//! Left out: when cleaning would run (both are asked for each section), and which victim follows which to the last
-//! choice: the recordings in `conformance/fixtures/gc` are about that.
+//! Left out: when cleaning would run (each section is requested explicitly), and the exact sequence of victims: the
+//! recordings in `conformance/fixtures/gc` cover it.
 
 pub mod space;
 
@@ -29,10 +29,10 @@ use volume::Kind;
 use judges::oracle::kernel::Kernel;
 use judges::oracle::linux::Linux;
 
-/// Why there is no course of a packing.
+/// Why a packing run failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PackingError {
-    /// The volume could not be made.
+    /// Creating the contents failed.
     #[error("making the volume: {0}")]
     Aging(#[from] SimError),
     /// It could not be formatted.
@@ -53,38 +53,38 @@ pub enum PackingError {
     /// The segment table cannot be read.
     #[error("reading the segment table: {0}")]
     Table(String),
-    /// The guest's script printed something else than rounds.
+    /// The guest's script printed something other than rounds.
     #[error("line `{0}` of the guest's output")]
     Output(String),
 }
 
-/// A volume and the segments on it.
+/// A volume and its segments.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Holes {
-    /// Mebibytes of the volume.
+    /// MiB of the volume.
     pub mib: u64,
     /// Segments of each type.
     pub segments: u64,
-    /// Valid blocks of a segment of type A or B.
+    /// Valid blocks per segment of type A or B.
     pub valid: u64,
-    /// Invalid blocks of all, in percent.
+    /// Invalid blocks as a percentage of all.
     pub invalid_percent: f64,
 }
 
-/// Who chooses, by the names of both sides.
+/// A policy, with its settings on both sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Way {
-    /// For people.
+    /// Its display name.
     pub name: &'static str,
     /// Our policy.
     policy: Policy,
     /// Our urgency.
     urgency: Urgency,
-    /// Percent of the sections that ours holds free whatever they are worth.
+    /// Percent of the sections that our side keeps free at any cost.
     keep_free: u32,
-    /// Linux's mount options.
+    /// Linux mount options.
     options: &'static str,
-    /// Linux's settings below `/sys/fs/f2fs`.
+    /// Linux settings below `/sys/fs/f2fs`.
     knobs: &'static [(&'static str, u8)],
 }
 
@@ -99,7 +99,7 @@ impl Way {
     }
 }
 
-/// What Linux can be told to choose by.
+/// The policies of unpatched Linux.
 pub const WAYS: [Way; 4] = [
     Way::new("cost-benefit", Policy::CostBenefit, "background_gc=off", &[("gc_idle", 1)]),
     Way::new("greedy", Policy::Greedy, "background_gc=off", &[("gc_idle", 2)]),
@@ -107,22 +107,22 @@ pub const WAYS: [Way; 4] = [
     Way::new("atgc", Policy::Atgc, "background_gc=off,atgc", &[("gc_idle", 3)]),
 ];
 
-/// Percent of the sections that [`JOULE_ASKED`] holds free.
+/// Percent of the sections that [`JOULE_ASKED`] keeps free.
 pub const ASKED: u8 = 35;
-/// FAGC, whose blocks go into the most fragmented segments of similar age.
+/// FAGC that moves blocks into the most fragmented segments of similar age.
 pub const FAGC: Way = Way::new(
     "fagc",
     Policy::Fagc,
     "background_gc=off,atgc,gc_policy=fagc",
     &[("gc_frag_ratio", 50), ("gc_frag_target", 1)],
 );
-/// Joule, asked for free sections; as ours, it may move blocks into holes.
+/// Joule with a demand for free sections; like ours, it may move blocks into holes.
 pub const JOULE_ASKED: Way = Way {
     keep_free: ASKED as u32,
     ..Way::new("joule-asked", Policy::Joule, "background_gc=off,atgc,gc_policy=joule", &[("gc_keep_free", ASKED)])
 };
 
-/// What Linux with `kernel/patches` can be told to choose by, beside them.
+/// The additional policies of Linux with `kernel/patches`.
 pub const PATCHED: [Way; 5] = [
     Way::new("cost-benefit", Policy::CostBenefit, "background_gc=off,gc_policy=cost_benefit", &[]),
     Way::new("atgc", Policy::Atgc, "background_gc=off,atgc", &[]),
@@ -131,43 +131,44 @@ pub const PATCHED: [Way; 5] = [
     JOULE_ASKED,
 ];
 
-/// FAGC in Linux with `kernel/patches`, whose blocks go into the fullest segments of similar age. Ours has no such target.
+/// FAGC in Linux with `kernel/patches` that moves blocks into the fullest segments of similar age. Ours has no such
+/// target.
 pub const FAGC_FULLEST: Way =
     Way { name: "fagc, fullest", knobs: &[("gc_frag_ratio", 50), ("gc_frag_target", 0)], ..FAGC };
 
-/// The one of [`WAYS`] that has this name.
+/// Finds an entry of [`WAYS`] by name.
 pub fn way(name: &str) -> Option<Way> {
     WAYS.into_iter().find(|way| way.name == name)
 }
 
-/// How cleaning is asked for.
+/// How cleaning is driven.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Drive {
-    /// Sections at most.
+    /// Maximum number of sections.
     pub limit: usize,
-    /// Sections from one checkpoint to the next. Until then Linux has in memory what it moves.
+    /// Sections between checkpoints. Until then Linux keeps moved blocks in memory.
     pub every: usize,
 }
 
 /// One section cleaned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Round {
-    /// It held nodes.
+    /// Whether it held nodes.
     pub nodes: bool,
     /// Blocks moved out of it.
     pub moved: u64,
-    /// Free segments afterwards; those emptied since the last checkpoint are not.
+    /// Free segments afterwards, without those emptied since the last checkpoint.
     pub free: u64,
 }
 
-/// What became of a volume.
+/// The course of a packing run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Course {
-    /// Free segments before.
+    /// Free segments at the start.
     pub free: u64,
-    /// Sections in the order they were cleaned.
+    /// The cleaned sections, in order.
     pub rounds: Vec<Round>,
-    /// Nothing more was worth cleaning; else the limit was reached.
+    /// True if nothing more was worth cleaning; false if the limit was reached.
     pub ended: bool,
 }
 
@@ -182,12 +183,12 @@ impl Holes {
         Ok(typed::types(self.valid, self.invalid_percent)?.iter().map(|t| t.valid * self.segments).sum())
     }
 
-    /// Segments that are empty once no free block is left in any other.
+    /// Segments that would be empty if no other segment had a free block.
     pub fn optimum(&self) -> Result<u64, PackingError> {
         Ok(self.total() - self.valid_blocks()?.div_ceil(typed::SEGMENT))
     }
 
-    /// The volume, unmounted. It was mounted for eight days after the last write: Linux has ATGC from seven on
+    /// The unmounted volume. It was mounted for eight days after the last write: Linux uses ATGC only after seven
     /// (kernel `DEF_GC_THREAD_AGE_THRESHOLD`).
     pub fn volume(&self) -> Result<Fingerprint, PackingError> {
         let clock = Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)));
@@ -208,10 +209,10 @@ impl Holes {
     }
 }
 
-/// A volume of so many mebibytes that a recipe aged. Not mounted.
+/// A volume of `mib` MiB, aged by a recipe. Not mounted.
 ///
 /// # Errors
-/// The recipe's, the volume's.
+/// Those of the recipe and the volume.
 pub fn aged(recipe: &str, mib: u64, seed: u64) -> Result<Fingerprint, PackingError> {
     let device = Arc::new(Fingerprint::new((mib << 20) / BLOCK as u64));
     let clock = aging::clock();
@@ -226,7 +227,7 @@ pub fn aged(recipe: &str, mib: u64, seed: u64) -> Result<Fingerprint, PackingErr
 }
 
 impl Course {
-    /// The part up to the round after which no other round freed more.
+    /// The rounds until the last one that freed a segment.
     pub fn packing(&self) -> &[Round] {
         let most = self.rounds.iter().map(|r| r.free).max().unwrap_or(0).max(self.free);
         let end = if most == self.free { 0 } else { self.rounds.iter().take_while(|r| r.free < most).count() + 1 };
@@ -234,13 +235,13 @@ impl Course {
     }
 }
 
-/// Sections that held data, and the blocks moved out of them.
+/// Number of sections that held data, and of the blocks moved out of them.
 pub fn of_data(rounds: &[Round]) -> (u64, u64) {
     let data = || rounds.iter().filter(|r| !r.nodes);
     (data().count() as u64, data().map(|r| r.moved).sum())
 }
 
-/// Cleans the volume with ours, as on a charger.
+/// Cleans the volume with our file system, as on a charger.
 pub fn ours(device: Arc<dyn BlockDevice>, way: Way, drive: Drive) -> Result<Course, PackingError> {
     let clock = Arc::new(VirtualClock::new(Time::new(1_701_000_000, 0)));
     let Way { policy, urgency, keep_free, .. } = way;
@@ -270,10 +271,10 @@ pub fn ours(device: Arc<dyn BlockDevice>, way: Way, drive: Drive) -> Result<Cour
     Ok(course)
 }
 
-/// For thousands of sections on a busy host.
+/// Enough for thousands of sections on a busy host.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
-/// In the guest: cleans a section by the file system's own call, syncs, prints what the kernel says of it.
+/// In the guest: cleans a section with the file system's own call, syncs, and prints the kernel's statistics.
 const GUEST: &str = r#"
 S=/sys/fs/f2fs/$DISK
 echo 0 >$S/atgc_age_threshold
@@ -307,7 +308,7 @@ perl -e '
 /// Cleans the volume in an image file with a Linux.
 ///
 /// # Panics
-/// As [`Kernel::run`] does, and if the kernel finds fault with the volume.
+/// Like [`Kernel::run`], and if the kernel finds errors in the volume.
 pub fn linux(linux: Linux, image: &Path, way: Way, drive: Drive) -> Result<Course, PackingError> {
     let knobs: Vec<String> = way.knobs.iter().map(|(knob, value)| format!("{knob}={value}")).collect();
     let script = format!("KNOBS='{}' LIMIT={} EVERY={}\n{GUEST}", knobs.join(" "), drive.limit, drive.every);
@@ -320,10 +321,10 @@ pub fn linux(linux: Linux, image: &Path, way: Way, drive: Drive) -> Result<Cours
     Ok(course)
 }
 
-/// Errno of Linux's cleaning call where no victim is found (`ENODATA`).
+/// Errno of Linux's cleaning call if it finds no victim (`ENODATA`).
 const NO_VICTIM: u64 = 61;
 
-/// Takes over a line the guest printed.
+/// Parses a line that the guest printed.
 fn read(line: &str, course: &mut Course) -> Option<()> {
     let words: Vec<&str> = line.split(' ').collect();
     match words[..] {

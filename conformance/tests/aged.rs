@@ -1,5 +1,5 @@
-//! An aged volume is a volume: Linux mounts it and finds every file, `fsck.f2fs` finds no fault. Of ScherlFS
-//! `lab/tests/aging.rs` says it.
+//! An aged volume is correct: Linux mounts it and finds every file, and `fsck.f2fs` finds no errors.
+//! `lab/tests/aging.rs` checks ScherlFS.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ fn prepared(kind: Kind, recipe: &str, bytes: u64) -> (Arc<Fingerprint>, Mounted)
     (dev, mounted.unwrap_or_else(|e| panic!("{kind}, {recipe}: {e}")))
 }
 
-/// All that is there but the inode map, which is of the checkpoint.
+/// Everything except the inode map, which belongs to the checkpoint.
 fn list_of(volume: &dyn vfs::FileSystem) -> String {
     let all = of_vfs(volume, Listing::of_one_image()).unwrap_or_else(|e| panic!("cannot list: {e}"));
     all.lines().filter(|line| !line.contains(".ifile ")).map(|line| format!("{line}\n")).collect()

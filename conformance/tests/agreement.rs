@@ -1,9 +1,9 @@
-//! The checker and the reader agree: what the reader refuses, fsck names, and what fsck calls clean, the reader serves,
-//! changes and removes.
+//! The checker and the reader agree: fsck reports whatever the reader refuses; and the reader serves, changes and
+//! removes whatever fsck calls clean.
 //!
-//! Every field of every structure, as `docs/format.md` lists them, gets values that are often handled wrongly, under
-//! checksums that hold. `JOULEFS_DEEP=1` tries all of them, `JOULEFS_FIRST_SEED=<n>` others than the usual sample,
-//! `JOULEFS_REPLAY=<text>` those whose name holds a text.
+//! Every field of every structure, as listed in `docs/format.md`, gets values that are often handled wrongly, under
+//! valid checksums. `JOULEFS_DEEP=1` tries all of them, `JOULEFS_FIRST_SEED=<n>` others than the usual sample,
+//! `JOULEFS_REPLAY=<text>` those whose name contains a text.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,14 +27,14 @@ use crate::endure::case;
 #[derive(Clone)]
 struct Place {
     kind: &'static str,
-    /// What it is, for people.
+    /// Its description.
     what: String,
-    /// The blocks that hold it: tables have two copies.
+    /// The blocks that contain it: tables have two copies.
     blocks: Vec<u64>,
     field: Field,
 }
 
-/// A volume, and what of it can lie.
+/// A volume, and its fields that can be forged.
 struct Subject {
     base: Memory,
     forger: Forger,
@@ -65,7 +65,7 @@ impl Subject {
         Place { kind, what: format!("{what}.{}", field.name), blocks: blocks.to_vec(), field }
     }
 
-    /// Every field of a structure that begins at a byte of a block.
+    /// Every field of a structure at a byte offset of a block.
     fn structure(&self, kind: &'static str, what: &str, blocks: &[u64], offset: usize, name: &str) -> Vec<Place> {
         fields::of(name).iter().map(|field| self.place(kind, what, blocks, offset, field)).collect()
     }
@@ -116,7 +116,7 @@ impl Subject {
         out
     }
 
-    /// The blocks of a table's entry: both copies, and the journal if that has it.
+    /// The blocks of a table's entry: both copies, and the journal if it has the entry.
     fn table(&self, what: &str, copies: [BlockAddr; 2], entry: usize, name: &str) -> Vec<Place> {
         let copies = copies.map(|at| u64::from(at.0));
         self.structure("table", what, &copies, entry, name)
@@ -124,14 +124,14 @@ impl Subject {
 
     fn places(&self) -> Vec<Place> {
         let mut out = self.structure("superblock", "superblock", &[0], OFFSET, "RawSuperBlock");
-        // Text, keys and reserved bytes say nothing; the first of each stands for all.
+        // Text, keys and reserved bytes have no meaning; the first of each stands for all.
         out.retain(|place| !place.field.name.contains('[') || place.field.name.ends_with("[0]"));
         out.retain(|place| place.field.name != "crc");
         let checkpoint = self.structure("checkpoint", "checkpoint", &[self.pack], 0, "RawCheckpoint");
         out.extend(checkpoint.into_iter().filter(|place| place.field.name != "checkpoint_ver"));
         let mut shapes = BTreeMap::new();
         for (&nid, &at) in &self.nodes {
-            // One of each shape.
+            // One of each layout.
             let bytes = block(&self.base, at);
             let footer = node::footer(&bytes);
             let inode = footer.offset == 0;
@@ -199,7 +199,7 @@ impl Subject {
         out
     }
 
-    /// Values to try in a place that holds `now`: the awkward ones, and numbers that mean something.
+    /// Values to try in a place that holds `now`: boundary values, and numbers with a meaning.
     fn values(&self, place: &Place, now: u64) -> Vec<u64> {
         let mut out = fields::values(place.field.width, now);
         if place.field.width == 4 {
@@ -268,7 +268,7 @@ fn mounted(image: &Memory, read_only: bool) -> Result<Arc<Volume>, f2fs::MountEr
     Volume::mount(Arc::new(image.fork()), clock(), MountOptions { read_only, ..MountOptions::default() })
 }
 
-/// Names of a directory, but `.` and `..`.
+/// Names in a directory, except `.` and `..`.
 fn names(vol: &Volume, dir: Ino) -> vfs::Result<Vec<Vec<u8>>> {
     let mut out = Vec::new();
     vol.readdir(dir, 0, &mut |e| {
@@ -279,7 +279,7 @@ fn names(vol: &Volume, dir: Ino) -> vfs::Result<Vec<Vec<u8>>> {
     Ok(out)
 }
 
-/// Reads what a name leads to, wholly: contents where there are some, attributes, what `stat` says.
+/// Reads everything about an inode: contents if any, attributes, `stat`.
 fn read(vol: &Volume, ino: Ino, kind: FileKind) -> Result<(), String> {
     let fail = |what: &'static str| move |e: Error| format!("{what}: {e}");
     let attr = vol.getattr(ino).map_err(fail("getattr"))?;
@@ -294,7 +294,7 @@ fn read(vol: &Volume, ino: Ino, kind: FileKind) -> Result<(), String> {
         FileKind::Regular => {
             let mut buf = vec![0; 64 * BLOCK];
             let mut at = 0;
-            // A file has no more data than the volume has blocks.
+            // A file has no more data extents than the volume has blocks.
             for _ in 0..1 << 12 {
                 at = match vol.seek(ino, at, Seek::Data) {
                     Ok(at) => at,
@@ -302,7 +302,7 @@ fn read(vol: &Volume, ino: Ino, kind: FileKind) -> Result<(), String> {
                     Err(e) => return Err(format!("seek: {e}")),
                 };
                 let n = match vol.read(ino, at, &mut buf) {
-                    // Nothing is wrong with a file whose key is elsewhere.
+                    // A file without its key is not damaged.
                     Err(Error::NoKey) => return Ok(()),
                     other => other.map_err(fail("read"))?,
                 };
@@ -343,12 +343,12 @@ fn served(vol: &Volume) -> Result<(), String> {
     Ok(())
 }
 
-/// Removes everything, and leaves a volume that is clean.
+/// Removes everything, and expects a clean volume.
 fn removed(image: &Memory) -> Result<(), String> {
     let dev = Arc::new(image.fork());
     let vol = Volume::mount(dev.clone(), clock(), MountOptions::default()).map_err(|e| format!("mount: {e}"))?;
     match remove_all(&vol) {
-        // What marks forbid to everybody is no damage.
+        // Immutable or append-only files are not damage.
         Err(what) if what.contains("not permitted") || what.contains("key") => return Ok(()),
         other => other?,
     }
@@ -387,23 +387,23 @@ fn remove_all(vol: &Volume) -> Result<(), String> {
     Ok(())
 }
 
-/// What the reader refuses, if anything.
+/// Why the reader refuses the image, if it does.
 fn refused(image: &Memory) -> Option<String> {
     let read = mounted(image, true).map_err(|e| format!("mount to read: {e}")).and_then(|vol| served(&vol));
     read.and_then(|()| removed(image)).err()
 }
 
-/// True if both agree; panics if fsck calls clean what the reader refuses.
+/// Whether both agree; panics if fsck calls clean what the reader refuses.
 fn agree(image: &Memory) -> bool {
     let report = fsck::check(image, &fsck::Options::default());
-    // A volume of a kind that is not understood is refused by both.
+    // Both refuse an unsupported volume.
     let Ok(report) = report else { return mounted(image, false).is_err() };
     if !report.is_clean() {
         return true;
     }
     match refused(image) {
         None => true,
-        // A feature that this program does not write is no damage.
+        // A feature that this program cannot write is not damage.
         Some(why) if why.contains("cannot write to this volume") || why.contains("cannot read this volume") => true,
         Some(why) => panic!("clean for fsck; {why}"),
     }
@@ -419,7 +419,7 @@ fn reader_and_checker_agree(options: &mkfs::Options) {
     } else if std::env::var_os("JOULEFS_DEEP").is_none() {
         let first = std::env::var("JOULEFS_FIRST_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(0);
         let mut rng = Rng::new(first);
-        // A wrong size or a wrong node has cost most.
+        // Wrong sizes and wrong nodes have caused the most bugs.
         let always = |place: &Place| ["i_size", "i_xattr_nid"].contains(&place.field.name.as_str());
         cases.retain(|(place, _)| always(place) || rng.chance(1200, all as u64));
     }

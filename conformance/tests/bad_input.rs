@@ -1,6 +1,6 @@
-//! Whatever an image holds, there is an answer: a typed error or success, soon, and no panic.
+//! Any image gives an answer: a typed error or success, soon, without a panic.
 //!
-//! `JOULEFS_DEEP=1` flips a million bits; `JOULEFS_REPLAY=<volume>:<n>` does one case again.
+//! `JOULEFS_DEEP=1` flips a million bits; `JOULEFS_REPLAY=<volume>:<n>` repeats one case.
 
 use std::sync::Arc;
 

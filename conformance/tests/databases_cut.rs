@@ -1,12 +1,13 @@
-//! SQLite on a mount with deltas, whose power goes: the database is whole, and every transaction that was reported as
-//! committed is there. It is asked as SQLite's own crash tests ask: a process writes, the power goes at some write or
-//! the process is killed and the power goes then, and what is left is opened anew.
+//! SQLite on a mount with deltas, during power cuts: the database is intact and has every transaction reported as
+//! committed. As in SQLite's own crash tests, a process writes, power fails at some write or after the process is
+//! killed, and the result is opened again.
 //!
-//! All that a transaction writes follows from its number, so the database after a cut is compared with one that was
-//! made in memory. `synchronous=EXTRA` syncs the directory of a deleted journal; without that SQLite promises no more than
-//! that the database is whole.
+//! A transaction's number determines all its writes, so the database after a cut is compared with one made in memory.
+//! `synchronous=EXTRA` syncs the directory of a deleted journal; without it, SQLite promises only that the database is
+//! intact.
 //!
-//! When a process writes what is chance here; a failure names what was cut. `JOULEFS_DEEP=1` cuts twenty times as often.
+//! The timing of a process's writes is not reproducible; a failure names what was cut. `JOULEFS_DEEP=1` cuts twenty
+//! times as often.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -24,10 +25,10 @@ use crate::rig::*;
 
 /// Transactions of one writer.
 const TRANSACTIONS: u64 = 60;
-/// Rows before the first.
+/// Rows before the first transaction.
 const ROWS: u64 = 1200;
 
-/// What is there before.
+/// The initial contents.
 fn begin(journal: &str) -> String {
     format!(
         "PRAGMA journal_mode={journal};\n\
@@ -55,7 +56,7 @@ fn transaction(n: u64) -> String {
     sql + "\nCOMMIT;\n"
 }
 
-/// What a database must hold after so many transactions.
+/// The expected contents after `transactions` transactions.
 fn expected(transactions: u64) -> String {
     let script: String = (1..=transactions).map(transaction).collect();
     let mut child = spawned(Command::new(locate("sqlite3", "sqlite3")).arg(":memory:"));
@@ -73,11 +74,11 @@ fn spawned(command: &mut Command) -> Child {
 }
 
 fn tell(child: &mut Child, script: &str) {
-    // A writer whose power went no longer reads.
+    // A writer whose power failed no longer reads.
     let _ = child.stdin.take().expect("piped").write_all(script.as_bytes());
 }
 
-/// What a database holds, which is whole.
+/// The contents of a database, which must be intact.
 fn looked(database: &Path) -> Result<String, String> {
     let mut child = spawned(Command::new(locate("sqlite3", "sqlite3")).arg("-bail").arg(database));
     tell(&mut child, LOOK);
@@ -89,7 +90,7 @@ fn looked(database: &Path) -> Result<String, String> {
     Ok(said.into_owned())
 }
 
-/// A mounted volume with deltas whose power can go, and a database on it.
+/// A mounted volume with deltas and a power switch, and a database on it.
 struct Mounted {
     work: tempfile::TempDir,
     dev: Arc<PowerCut>,
@@ -113,7 +114,7 @@ impl Mounted {
         self.work.path().join("mnt/chat.db")
     }
 
-    /// A process that writes, and says after each commit which it was.
+    /// A process that writes, and prints the number of each commit.
     fn writer(&self, transactions: u64) -> Child {
         let mut command = Command::new(locate("stdbuf", "coreutils"));
         command.arg("-oL").arg(locate("sqlite3", "sqlite3")).arg("-bail").arg(self.database());
@@ -123,7 +124,7 @@ impl Mounted {
         child
     }
 
-    /// Deltas that were made. The power may be off.
+    /// Returns the number of deltas made. Power may be off.
     fn end(self) -> u64 {
         let mut tries = 0;
         while let Err(e) = self.mounted.unmount() {
@@ -137,7 +138,7 @@ impl Mounted {
     }
 }
 
-/// Reads what a writer says until it ends, or has said so much; returns the last transaction that it said is done, 0 if
+/// Reads a writer's output to its end, or to commit `until`; returns the last transaction reported as committed, 0 if
 /// none.
 fn heard(said: &mut BufReader<ChildStdout>, until: u64) -> u64 {
     let mut last = 0;
@@ -158,7 +159,7 @@ fn heard_to_the_end(child: &mut Child) -> u64 {
     done
 }
 
-/// The volume with the database, not yet written to.
+/// A volume with the initial database.
 fn prepared(journal: &str) -> Memory {
     let dev = Memory::new(64 * 256);
     let options = Options { assume_zeroed: true, ..Options::modern() };
@@ -174,7 +175,8 @@ fn prepared(journal: &str) -> Memory {
     dev.image(Loss::AllKept)
 }
 
-/// What a cut left: recovered, and the database opened anew. It holds what was done, and at most one transaction more.
+/// Checks the result of a cut: recovers, and opens the database again. It has all committed transactions, and at most
+/// one more.
 fn judge(image: Memory, done: u64) -> Result<(), String> {
     let dev = Arc::new(image);
     let check = |when: &str| {
@@ -207,7 +209,7 @@ fn holds(database: &Path, done: u64) -> Result<(), String> {
     if found == expected(n) { Ok(()) } else { Err(format!("not what {n} transactions make")) }
 }
 
-/// Cuts writers at some writes, and kills others; returns how many deltas there were.
+/// Cuts writers at some writes, and kills others; returns the number of deltas.
 fn survive(journal: &str, seed: u64) -> u64 {
     let image = prepared(journal);
     let mut rng = Rng::new(seed);
@@ -264,7 +266,7 @@ fn a_database_keeps_every_committed_transaction_with_a_write_ahead_log() {
     assert!(survive("wal", 7) > 0, "no page became a delta");
 }
 
-/// The judges can say no: to a transaction that is missing, to one too many, to a page that is another.
+/// The checks detect a missing transaction, an extra one, and a changed page.
 #[test]
 fn a_database_that_lost_a_transaction_or_a_page_is_found_out() {
     let dir = work_dir();

@@ -1,9 +1,10 @@
-//! When the device fails: an operation says so, nothing that was promised is lost, nothing is half done.
+//! When the device fails: an operation reports it, no promise is broken, and no operation is half done.
 //!
-//! Requests fail now and then, or from some time on, or at some places; then the device works again. Either the volume goes
-//! on, and then what is there is exactly what was done; or it takes no more changes. Then another sync writes all that is in
-//! memory, and what is there is again exactly what was done; a power cut in that sync leaves what was synced before. Only
-//! where memory and device may contradict each other is that refused; then what was synced before is there after a mount.
+//! Requests fail at times, or from some time on, or at some places; then the device works again. Either the volume
+//! continues, and has exactly the changes made; or it refuses further changes. In the second case another sync writes
+//! everything in memory, after which the volume again has exactly the changes made; a power cut in that sync leaves at
+//! least what was synced before. The sync is refused only if memory and device may contradict each other; then a mount
+//! finds what was synced before.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -18,24 +19,24 @@ use vfs::{FileSystem, Power};
 
 use crate::rig;
 
-/// Which requests fail.
+/// The failing requests.
 #[derive(Debug, Clone, Copy)]
 enum Bad {
-    /// One in so many of a kind, at random.
+    /// One in this many of a kind, at random.
     Sometimes(Op, u64),
-    /// All of a kind between two of them.
+    /// All of a kind between these two.
     Spell(Op, u64, u64),
-    /// All of a kind from one on.
+    /// All of a kind from this one on.
     Forever(Op, u64),
-    /// Those that touch one block in so many, always the same.
+    /// Those that touch one block in this many, always the same.
     Places(Op, u64),
 }
 
-/// A device of which some requests fail and do nothing, or only begin.
+/// A device on which some requests fail without effect or partially.
 struct Failing {
     inner: Arc<PowerCut>,
     bad: Bad,
-    /// It works for a while: somebody looks.
+    /// Suspends failures, for checks.
     quiet: AtomicBool,
     state: Mutex<(Rng, [u64; 4])>,
     failed: AtomicUsize,
@@ -44,7 +45,7 @@ struct Failing {
 impl Failing {
     fn new(inner: Arc<PowerCut>, bad: Bad, seed: u64) -> Self {
         let state = Mutex::new((Rng::new(seed), [0; 4]));
-        // It is whole until somebody asks it to fail.
+        // It does not fail until enabled.
         Failing { inner, bad, quiet: AtomicBool::new(true), state, failed: AtomicUsize::new(0) }
     }
 
@@ -81,7 +82,7 @@ impl BlockDevice for Failing {
     }
     fn write(&self, at: Lba, data: &[u8], tag: Tag) -> device::Result<()> {
         if let Err(e) = self.fails(Op::Write, at, data.len() as u64 / 4096) {
-            // Some of it may have got through.
+            // Some of it may have been written.
             let some = self.state.lock().0.index(data.len() / 4096 + 1) * 4096;
             if some > 0 {
                 self.inner.write(at, &data[..some], tag)?;
@@ -104,7 +105,7 @@ fn clock() -> Arc<VirtualClock> {
     Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)))
 }
 
-/// F2FS. Little is kept in memory, so that much is read again; directories and small files are in blocks, or not.
+/// F2FS with small caches, so that much is read again; directories and small files are in blocks or inline.
 fn f2fs(seed: u64) -> F2fs {
     let made = Options { assume_zeroed: true, checkpoint_version: Some(7), uuid: Some([3; 16]), ..Options::modern() };
     let inline = seed.is_multiple_of(2);
@@ -112,7 +113,8 @@ fn f2fs(seed: u64) -> F2fs {
     F2fs { made, mounted, deltas: false }
 }
 
-/// ScherlFS, which keeps as little, on a battery or on the charger, with inodes wherever they may lie, each call written or not.
+/// ScherlFS with similarly small caches, on battery or on the charger, with any placement of inodes, syncing each call
+/// or not.
 fn scherlfs(seed: u64) -> ScherlFs {
     let made = scherlfs::make::Options { segment_blocks: 16, ..Default::default() };
     let power = if seed.is_multiple_of(2) { Power::Battery } else { Power::Powered };
@@ -142,7 +144,7 @@ fn clean<S: Subject>(subject: &S, dev: &dyn BlockDevice, when: &str) -> Result<(
     subject.check(dev).map_err(|e| format!("{when}: {e}"))
 }
 
-/// A volume on which things have been done, and the record of it.
+/// A volume with some changes, and their record.
 fn before<S: Subject>(subject: &S, seed: u64) -> (Memory, Record) {
     let (dev, clock) = (Arc::new(Memory::new(64 * 256)), clock());
     subject.format(dev.clone(), &*clock).expect("formatted");
@@ -156,13 +158,13 @@ fn before<S: Subject>(subject: &S, seed: u64) -> (Memory, Record) {
     (dev.fork(), record)
 }
 
-/// What became of a course on a failing device.
+/// How a course on a failing device ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     WorksOn,
-    /// It took no more changes, and a sync on the working device ended that.
+    /// It refused changes until a sync on the working device.
     WorksAgain,
-    /// It took no more changes, and the power went in that sync.
+    /// It refused changes, and power failed in that sync.
     CutInRetry,
     TakesNoChanges,
 }
@@ -183,7 +185,7 @@ fn endure<S: Subject>(
     course.quiet = Some(&quiet);
     quiet(false);
     for _ in 0..150 {
-        // What cannot be looked up lies where a failed volume's memory points at and the device has nothing.
+        // A failed lookup may be due to the failed volume's memory, which refers to blocks never written.
         if course.step().is_err() {
             break;
         }
@@ -197,7 +199,7 @@ fn endure<S: Subject>(
     }
     let stopped = vol.report().iter().any(|(name, value)| name == "state" && value == "failed");
     if stopped && rng.chance(1, 2) {
-        // ScherlFS often needs but one write, F2FS some ten.
+        // ScherlFS often needs only one write, F2FS about ten.
         let within = if rng.chance(1, 2) { 2 } else { 10 };
         cut.cut_after(cut.write_count() + rng.range(1..within));
     }
@@ -213,7 +215,7 @@ fn endure<S: Subject>(
     if cut.is_cut() {
         return Err("a sync succeeded without power".into());
     }
-    // The retry needed fewer writes than that.
+    // The retry needed fewer writes.
     cut.cut_after(u64::MAX);
     let end = if stopped { End::WorksAgain } else { End::WorksOn };
     let mut exact = record.clone();
@@ -236,7 +238,7 @@ fn recover<S: Subject>(subject: &S, image: &Memory, record: &Record) -> Result<(
     clean(subject, &*dev, "after unmount")
 }
 
-/// How many courses ended how.
+/// The number of courses by end.
 #[derive(Debug, Clone, Copy, Default)]
 struct Ends {
     on: usize,
@@ -245,7 +247,8 @@ struct Ends {
     not: usize,
 }
 
-/// Many courses on devices bad in these ways, of the file system that `of` says by the seed; how many ended how.
+/// Runs many courses on devices that fail in these ways, on the file system that `of` selects by seed; returns the
+/// number by end.
 fn survive<S: Subject>(of: fn(u64) -> S, ways: &[fn(&mut Rng) -> Bad]) -> Ends {
     let first = std::env::var("JOULEFS_FIRST_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
     let n = std::env::var("JOULEFS_SEEDS").ok().and_then(|n| n.parse().ok());
@@ -357,7 +360,7 @@ fn so_do_flushes_of_scherlfs() {
     assert!(ends.again > 0, "{ends:?}");
 }
 
-/// A discard is advice. ScherlFS gives none.
+/// A discard is only a hint. ScherlFS sends none.
 #[test]
 fn discards_that_fail_change_nothing() {
     let ends = survive(f2fs, BAD_DISCARDS);

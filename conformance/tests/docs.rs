@@ -8,7 +8,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The directories of the project: rooms, and what lies beside them.
+/// The project's directories: crates and others.
 fn rooms() -> Vec<String> {
     let all = fs::read_dir(root()).unwrap().map(|entry| entry.unwrap());
     let dirs = all.filter(|entry| entry.file_type().unwrap().is_dir());
@@ -37,7 +37,7 @@ fn documents() -> Vec<PathBuf> {
     all
 }
 
-/// What a document says of paths: the word, and the path it stands for.
+/// Paths in a document: the word, and the path it stands for.
 fn named(document: &Path, text: &str, rooms: &[String]) -> Vec<(String, PathBuf)> {
     let mut all = Vec::new();
     for word in text.split(|c: char| c.is_whitespace() || "`()[],|\"'<>=#".contains(c)) {
@@ -48,7 +48,7 @@ fn named(document: &Path, text: &str, rooms: &[String]) -> Vec<(String, PathBuf)
             all.push((word.to_owned(), root().join(word)));
         }
     }
-    // Source files, even of rooms that are gone.
+    // Source files, including those of removed crates.
     for (n, quoted) in text.split('`').enumerate() {
         if n % 2 == 1 && quoted.contains('/') && quoted.ends_with(".rs") && !quoted.contains(['*', ' ', '{']) {
             all.push((quoted.to_owned(), root().join(quoted)));
@@ -88,7 +88,7 @@ fn what_is_not_there_is_found() {
     assert_eq!(missing, ["cli/src/nothing.rs", "docs/nothing.md", "cli/src/nothing.rs", "old/room.rs", "nothing.md"]);
 }
 
-/// The lines of a document that are not set as code.
+/// The lines of a document that are not code.
 fn prose(text: &str) -> String {
     let (mut fenced, mut out) = (false, String::new());
     for line in text.lines() {
@@ -102,13 +102,13 @@ fn prose(text: &str) -> String {
     out
 }
 
-/// The targets of a document's links, as they are written.
+/// The targets of a document's links, as written.
 fn links(text: &str) -> Vec<String> {
     let text: String = prose(text).split('`').step_by(2).collect();
     text.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0.to_owned())).collect()
 }
 
-/// The anchor of a heading, as GitHub and mdBook make it.
+/// The anchor of a heading, as in GitHub and mdBook.
 fn anchor(heading: &str) -> String {
     let (mut words, mut rest) = (String::new(), heading);
     // The target of a link does not count.
@@ -122,7 +122,7 @@ fn anchor(heading: &str) -> String {
     kept.map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
-/// The anchors of a document; a heading that occurs again gets a number.
+/// The anchors of a document; a repeated heading gets a number.
 fn anchors(text: &str) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for line in prose(text).lines() {
@@ -137,7 +137,7 @@ fn anchors(text: &str) -> Vec<String> {
     all
 }
 
-/// What is wrong with a link of a document.
+/// The error in a document's link.
 fn broken(document: &Path, link: &str) -> Option<String> {
     let (path, heading) = link.split_once('#').unwrap_or((link, ""));
     let target = if path.is_empty() { document.to_owned() } else { document.with_file_name("").join(path) };

@@ -1,7 +1,7 @@
-//! Can a mount be exported? NFS names a file by a handle (inode number and generation) and expects to find
-//! it again after the server has forgotten everything else.
+//! Can a mount be exported? NFS identifies a file by a handle (inode number and generation) and expects to find it
+//! again after the server has lost all other state.
 //!
-//! Handles are taken and opened by Perl, which every Debian has and which can make any system call.
+//! Perl creates and opens the handles: every Debian has it, and it can make any system call.
 
 use std::fs;
 use std::path::Path;
@@ -52,7 +52,7 @@ fn take(path: &Path) -> Vec<u8> {
     out.stdout
 }
 
-/// What the handle leads to, or the error's number.
+/// The contents of the handle's file, or the error number.
 fn open(root: &Path, handle: &[u8]) -> Result<String, i32> {
     let out = perl(OPEN, CALLS.expect("known").1, root, handle);
     match out.status.code() {
@@ -78,7 +78,7 @@ fn handles_outlive_every_cache_and_die_with_their_file() {
     let [dir, file, gone] = ["a/b", "a/b/file", "a/gone"].map(|name| take(&mount.path(name)));
     assert_eq!(open(&mount.root, &file).as_deref(), Ok("text\n"));
 
-    // A new mount: neither the kernel nor the volume has anything in memory.
+    // A new mount: neither the kernel nor the volume has anything cached.
     let mount = again(mount);
     assert_eq!(open(&mount.root, &file).as_deref(), Ok("text\n"));
     let mount = again(mount);
@@ -86,12 +86,12 @@ fn handles_outlive_every_cache_and_die_with_their_file() {
     assert!(listed.ends_with(" file\n"), "{listed:?}");
     assert_eq!(open(&mount.root, &gone).as_deref(), Ok("gone\n"));
 
-    // While it is open its handle works, afterwards it is stale.
+    // While the file is open its handle works, afterwards it is stale.
     fs::remove_file(mount.path("a/gone")).expect("removed");
     let mount = again(mount);
     assert_eq!(open(&mount.root, &gone), Err(ESTALE));
 
-    // The number's next life has another generation.
+    // The reused number has another generation.
     let number = u64::from(u32::from_le_bytes(gone[8 + 4..8 + 8].try_into().expect("4 bytes")));
     let number = number | u64::from(u32::from_le_bytes(gone[8..8 + 4].try_into().expect("4 bytes"))) << 32;
     let reused = (0..20_000).any(|i| {

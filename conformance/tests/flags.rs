@@ -1,4 +1,4 @@
-//! Do `chattr` and `lsattr` work on a mount, and do the flags hold?
+//! Do `chattr` and `lsattr` work on a mount, and are the flags enforced?
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{Result, Write};
@@ -33,7 +33,7 @@ fn refused<T>(result: Result<T>) {
     assert_eq!(result.err().and_then(|e| e.raw_os_error()), Some(EPERM));
 }
 
-/// Writes through the kernel's cache, which may tell only when it writes back, and past it.
+/// Writes through the kernel's cache, which may report an error only at writeback, and with direct I/O.
 fn write_both_ways(path: &Path, at: u64) -> [Result<()>; 2] {
     [0, rustix::fs::OFlags::DIRECT.bits() as i32].map(|flags| {
         let file = OpenOptions::new().write(true).custom_flags(flags).open(path)?;
@@ -77,7 +77,7 @@ fn flags_are_set_shown_and_kept() {
     assert!(changed > 0);
     let mount = again(mount);
     assert_eq!((lsattr(&file), lsattr(&dir)), ("0 dA".to_owned(), "0 P".to_owned()));
-    // Synchronous writing is not kept as a promise, so it is not taken as one.
+    // Synchronous writing is not implemented, so the flag is refused.
     assert!(!chattr("+S", &file) && !chattr("+c", &file));
     assert_eq!(lsattr(&file), "0 dA");
     assert!(chattr("-d", &file));
@@ -94,7 +94,7 @@ fn a_flag_that_is_set_changes_the_change_time_for_good() {
     let before = changed(&file);
     std::thread::sleep(std::time::Duration::from_millis(50));
     assert!(chattr("+A", &file));
-    // The kernel shows its own change time of a file until it forgets the file, which since 6.18 it can be asked to.
+    // The kernel shows its cached change time of a file until it evicts the file; since 6.18 that can be requested.
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     let mut numbers = release.split('.').map(|n| n.parse::<u32>().unwrap_or(0));
     let can_be_asked = (numbers.next(), numbers.next()) >= (Some(6), Some(18));
@@ -118,7 +118,7 @@ fn a_flag_that_is_set_changes_the_change_time_for_good() {
 fn an_immutable_file_is_not_changed_by_anybody() {
     let mount = OnFuse::new(64, &Options::default());
     let path = mount.path("file");
-    // Not synced: what the kernel holds at the moment of sealing belongs to the file.
+    // Not synced: what the kernel has cached when the file is sealed belongs to the file.
     fs::write(&path, "text").expect("written");
     let before = OpenOptions::new().write(true).open(&path).expect("opened");
     assert!(chattr("+i", &path));
@@ -194,7 +194,7 @@ fn names_in_an_immutable_directory_stay_and_only_root_seals() {
     mount.end();
 }
 
-/// What `perl` prints of an ioctl that gives a number, or its error's number, negative.
+/// Perl's output for an ioctl that returns a number, or its error number, negative.
 fn ioctl(command: u32, path: &Path) -> i64 {
     let program = "open my $f, '+<', $ARGV[1] or die; my $n = pack('Q', 0); \
                    print ioctl($f, $ARGV[0], $n) ? unpack('Q', $n) : -($! + 0)";
@@ -213,7 +213,7 @@ fn files_of_a_directory_marked_by_chattr_are_compressed_and_their_room_released(
     fs::create_dir(&dir).expect("made");
     assert!(chattr("+c", &dir));
     let (path, words) = (dir.join("words"), "of words there is no end. ".repeat(100_000));
-    // In the kernel's cache when it is asked for: that belongs to the file.
+    // Still in the kernel's cache at the ioctl: that belongs to the file.
     fs::write(&path, &words).expect("written");
     assert_eq!((lsattr(&dir), lsattr(&path)), ("0 c".to_owned(), "0 c".to_owned()));
     assert!(!chattr("-c", &path), "it has blocks");
@@ -229,7 +229,7 @@ fn files_of_a_directory_marked_by_chattr_are_compressed_and_their_room_released(
     OpenOptions::new().write(true).open(&path).and_then(|f| f.write_all_at(b"x", 5)).expect("written");
     let mount = again(mount);
     assert!(text(&path) == format!("{}x{}", &words[..5], &words[6..]));
-    // Of another file nothing can be said.
+    // The ioctls refuse a file that is not compressed.
     fs::write(mount.path("plain"), "text").expect("written");
     assert_eq!((ioctl(SAVED, &mount.path("plain")), ioctl(RELEASE, &mount.path("plain"))), (-22, -22));
     mount.end();

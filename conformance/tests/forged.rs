@@ -1,7 +1,7 @@
-//! Whatever a field says under a checksum that holds: there is an answer, soon, and no panic; and what a
-//! repair calls repaired is so, for every judge, and works on.
+//! Any field with a wrong value and a valid checksum gives an answer, soon, without a panic; and whatever a repair
+//! reports as repaired is clean for every checker and usable.
 //!
-//! `JOULEFS_DEEP=1` forges a hundred times as much; `JOULEFS_REPLAY=<volume>:<n>` does one case again.
+//! `JOULEFS_DEEP=1` forges a hundred times as much; `JOULEFS_REPLAY=<volume>:<n>` repeats one case.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ fn replayed() -> Option<String> {
     std::env::var("JOULEFS_REPLAY").ok()
 }
 
-/// The numbers of the cases of a volume to run.
+/// The case numbers to run for a volume.
 fn cases(volume: u64, count: u64) -> Vec<u64> {
     if let Some(replay) = replayed() {
         let (of, n) = replay.split_once(':').expect("JOULEFS_REPLAY=<volume>:<n>");
@@ -32,7 +32,7 @@ fn cases(volume: u64, count: u64) -> Vec<u64> {
     (first..first + if std::env::var_os("JOULEFS_DEEP").is_some() { 100 * count } else { count }).collect()
 }
 
-/// A copy with one field forged, sometimes a few.
+/// A copy with one forged field, sometimes a few.
 fn forged(base: &Memory, forger: &Forger, seed: u64, n: u64) -> (Memory, String) {
     let image = base.fork();
     let mut rng = Rng::new(seed << 32 | n);
@@ -66,7 +66,7 @@ fn with_deltas() -> mkfs::Options {
     mkfs::Options { features: modern.features | Features::DELTA, ..modern }
 }
 
-/// How many delta nodes a volume of ours has.
+/// The number of delta nodes on our volume.
 fn delta_nodes(image: &Memory) -> usize {
     let of = |at: &u64| node::delta::owner(&block(image, *at)).is_some();
     let main = SuperBlock::check(&block(image, 0)).unwrap().main.0;
@@ -79,8 +79,8 @@ fn a_lie_under_a_good_checksum_on_a_volume_with_deltas_is_survived() {
     lies_are_survived(5, &with_deltas());
 }
 
-/// Demands that a repaired volume is clean for us, stays so when it is used, and has what it had but for
-/// the files of which something was damaged. False if it could not be repaired.
+/// Checks that a repaired volume is clean for us, stays so in use, and has its previous contents except for damaged
+/// files. False if it could not be repaired.
 fn repaired(image: &Memory, name: &str, before: &BTreeMap<Vec<u8>, Seen>) -> bool {
     let clean = |image: &Memory, when: &str| {
         let report = fsck::check(image, &fsck::Options::default()).unwrap_or_else(|e| panic!("{when}: {e}"));
@@ -98,7 +98,7 @@ fn repaired(image: &Memory, name: &str, before: &BTreeMap<Vec<u8>, Seen>) -> boo
         }
     }
     clean(image, "after repair");
-    // A lie about versions, journals or copies of tables may be one about all files.
+    // Forged versions, journals or table copies may affect all files.
     if !name.contains("checkpoint") {
         let after: BTreeSet<u64> = contents(image).into_values().map(|seen| seen.digest).collect();
         let gone: BTreeSet<u64> =
@@ -109,7 +109,7 @@ fn repaired(image: &Memory, name: &str, before: &BTreeMap<Vec<u8>, Seen>) -> boo
     let dev = Arc::new(image.fork());
     let vol = match Volume::mount(dev.clone(), clock(), MountOptions::default()) {
         Ok(vol) => vol,
-        // Lawful states of a volume that are not ours to leave.
+        // Valid states of a volume that we never leave ourselves.
         Err(MountError::CannotWrite { .. } | MountError::CannotRead { .. }) => return false,
         Err(e) => panic!("mount: {e}"),
     };

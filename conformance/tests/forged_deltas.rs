@@ -1,9 +1,10 @@
-//! Each field of a delta node, of kept pages in one, of a root's mark and of a zone gets wrong values, under a checksum that fits and under
-//! one that does not. Nobody panics or hangs; whoever reads a file gets its contents or an error, or `fsck` has a
-//! finding; what a repair loses it names; and what it leaves is clean, also for `fsck.f2fs` once it is settled.
+//! Each field of a delta node, of kept pages in one, of a root's mark and of a zone gets wrong values, with a matching
+//! checksum and with a wrong one. There is no panic or hang; reading a file gives its contents or an error, or `fsck`
+//! has a finding; a repair names everything it loses; and its result is clean, also for `fsck.f2fs` after settling.
 //!
-//! Some lies under a checksum that fits are beyond any judge: an age that makes older deltas count, the number of a block of
-//! which another node has a newer delta, that of a kept page, and a stamp, which only roll-forward reads. They are survived all the same.
+//! Some forgeries with a matching checksum cannot be detected: an age that makes older deltas count, the number of a
+//! block of which another node has a newer delta, that of a kept page, and a stamp, which only roll-forward reads.
+//! These must still cause no crash.
 
 use std::sync::Arc;
 
@@ -23,13 +24,14 @@ use vfs::{Caller, FileKind, FileSystem, NewNode, WriteFlags};
 
 use crate::endure::{all_end_well, watched};
 
-/// Blocks that the files have: of the long one the last below direct nodes.
+/// The files' blocks: the long file has the last block below direct nodes.
 const BLOCKS: [u64; 9] = [0, 1, 2, 3, 4, 5, 6, 1000, 3000];
 const NAMES: [&[u8]; 3] = [b"zoned", b"noted", b"x.db-wal"];
-/// The file whose blocks are made of kept pages.
+/// The file whose blocks are composed of kept pages.
 const LOG: usize = 2;
 
-/// A volume with a file that has a zone, one that has delta nodes, and a log made of kept pages; and what they hold.
+/// A volume with a file that has a zone, one that has delta nodes, and a log composed of kept pages; and their
+/// contents.
 struct Base {
     dev: Memory,
     inos: [Ino; 3],
@@ -41,7 +43,7 @@ fn blocks(file: usize, pages: &[Vec<u8>]) -> Vec<u64> {
     if file == LOG { (0..pages.len() as u64).collect() } else { BLOCKS[..pages.len()].to_vec() }
 }
 
-/// A write-ahead log as SQLite makes it, of few pages that change a little, synced after each transaction.
+/// A write-ahead log as SQLite writes it, with few pages that change a little, synced after each transaction.
 fn write_log(vol: &Volume, ino: vfs::Ino) -> Vec<u8> {
     let mut rng = device::Rng::new(77);
     let line = |n: u64| format!("{n:>6} rows of a table that compress to a half or less\n").into_bytes();
@@ -107,7 +109,7 @@ fn base() -> Base {
     (0..3).for_each(|k| change(0, k, 5, 9));
     vol.fsync(inos[0], false).unwrap();
     for n in 1..12 {
-        // More than a node has room for, so that there are several, and older deltas in them.
+        // More than fits in a node, so that there are several, with older deltas in them.
         [0, 1, 2, 4, 5, 7, 8].into_iter().for_each(|k| change(1, k, n, 260));
         vol.fsync(inos[1], false).unwrap();
         change(1, 3, n, 60);
@@ -122,16 +124,16 @@ fn base() -> Base {
     Base { dev: dev.fork(), inos: inos.map(|ino| Ino(ino.0 as u32)), pages }
 }
 
-/// What a lie is about.
+/// The forged structure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum In {
-    /// The file's delta node of this place in the list.
+    /// The file's delta node at this index.
     Node(usize),
-    /// The mark in the inode of this file.
+    /// The mark in this file's inode.
     Mark(usize),
     /// The zone, from its end backwards.
     Zone,
-    /// The log's delta node of this place in the list.
+    /// The log's delta node at this index.
     Kept(usize),
 }
 
@@ -148,11 +150,11 @@ impl Lie {
     /// True if no other byte of the volume contradicts it.
     fn is_beyond_judges(&self, base: &Base) -> bool {
         let of_a_node = matches!(self.of, In::Node(_) | In::Kept(_)) && self.sealed;
-        // A delta that is said to be a kept page of others that are not there: such pages may be left over.
+        // A delta forged into a kept page of missing blocks: such pages may be left over.
         let kept = self.value >= u64::from(KEPT) && self.may_move_a_delta(base);
         of_a_node && ((12..48).contains(&self.at) || kept || self.is_said_to_be_superseded(base))
     }
-    /// True if a delta is said to be one of a block of which another node has a newer: then nobody looks at it.
+    /// True if a delta is forged to be for a block of which another node has a newer one: then it is never read.
     fn is_said_to_be_superseded(&self, base: &Base) -> bool {
         let (k, file) = match self.of {
             In::Node(k) => (k, 1),
@@ -166,7 +168,7 @@ impl Lie {
         let has = |n: usize| node::delta::entries(&node(n)).any(|e| u64::from(e.block) == self.value);
         self.may_move_a_delta(base) && (0..nodes.len()).filter(newer).any(has)
     }
-    /// True if it may make a delta another block's: nobody knows any more which block had it.
+    /// True if it may assign a delta to another block: the original block is no longer known.
     fn may_move_a_delta(&self, base: &Base) -> bool {
         let places = Places::of(&base.dev);
         match self.of {
@@ -183,12 +185,12 @@ impl Lie {
     }
 }
 
-/// Where a node's entries begin, by its list.
+/// Offset of a node's first entry, from its list.
 fn first_entry(b: &Block) -> usize {
     48 + 4 * usize::from(b[9])
 }
 
-/// Where each entry of a node lies, the block that it is for, and its codec.
+/// Offset, block and codec of each entry in a node.
 fn entries_at(b: &Block) -> Vec<(usize, u32, Codec)> {
     let mut at = first_entry(b);
     let mut found = Vec::new();
@@ -227,7 +229,7 @@ fn lies(base: &Base) -> Vec<Lie> {
             }
         }
     }
-    // Of the log's nodes a kept page by itself, one made of another, and a block of such pages.
+    // In the log's nodes: a separate kept page, one based on another, and a block composed of such pages.
     let of_log = places.delta_nodes(&base.dev, base.inos[LOG]);
     let mut kinds = [false; 3];
     for (k, (_, nid)) in of_log.iter().enumerate() {
@@ -242,7 +244,7 @@ fn lies(base: &Base) -> Vec<Lie> {
             if std::mem::replace(&mut kinds[kind], true) {
                 continue;
             }
-            // Head; key and base of a kept page; number of parts, and id, place and length of the first.
+            // Head; key and base of a kept page; number of parts; and id, place and length of the first part.
             let fields: &[(usize, usize)] = match kind {
                 2 => &[(0, 4), (4, 2), (6, 1), (8, 4), (12, 1), (13, 4), (17, 2), (19, 2), (21, 4)],
                 _ => &[(0, 4), (4, 2), (6, 1), (8, 4), (12, 4), (16, 4), (20, 2)],
@@ -286,7 +288,7 @@ fn forged(base: &Base, lie: &Lie) -> Memory {
     b[lie.at..lie.at + lie.width].copy_from_slice(&lie.value.to_le_bytes()[..lie.width]);
     match lie.of {
         _ if !lie.sealed || lie.at == 0 => {}
-        // The footer is no part of what is changed and sealed by its node's numbers.
+        // Forged fields are never in the footer, whose numbers enter the checksum.
         In::Node(_) | In::Kept(_) => node::delta::seal(places.seed(), &mut b),
         _ => format::inode::seal(places.sb.features, places.seed(), &mut b),
     }
@@ -294,7 +296,7 @@ fn forged(base: &Base, lie: &Lie) -> Memory {
     image
 }
 
-/// Each page of all files; `None` where reading fails.
+/// Each page of all files; `None` if reading fails.
 fn read(vol: &Volume, base: &Base) -> [Vec<Option<Vec<u8>>>; 3] {
     [0, 1, 2].map(|file| {
         let ino = vol.lookup(vol.root(), NAMES[file]).map(|e| e.attr.ino);
@@ -331,7 +333,7 @@ fn use_it(vol: &Volume) {
     let _ = vol.unmount();
 }
 
-/// `asked`: whether `fsck.f2fs` is.
+/// `asked`: whether to run `fsck.f2fs`.
 fn judge(base: &Base, image: &Memory, lie: &Lie, asked: bool) {
     let check = |dev: &Memory| fsck::check(dev, &fsck::Options::default()).unwrap();
     let report = check(image);
@@ -384,7 +386,7 @@ fn judge(base: &Base, image: &Memory, lie: &Lie, asked: bool) {
     assert_fsck_clean(&path);
 }
 
-/// All lies of one kind.
+/// Checks all forgeries of one kind.
 fn are_survived_found_and_repaired(kind: impl Fn(In) -> bool) {
     let base = Arc::new(base());
     {

@@ -1,6 +1,6 @@
-//! Linux's F2FS needs as many sections cleaned as ours to pack the same volume, and moves as many blocks.
+//! Linux's F2FS and ours need the same number of cleaned sections to pack a volume, and move the same number of blocks.
 //!
-//! The experiment `fagc-table6` in small.
+//! The experiment `fagc-table6` in small size.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use judges::oracle::victims::Segment;
 const HOLES: Holes = Holes { mib: 384, segments: 20, valid: 256, invalid_percent: 55.53 };
 const DRIVE: Drive = Drive { limit: 120, every: 1 };
 
-/// Both courses of one way.
+/// Both courses with one policy.
 fn both(name: &str) -> (Course, Course) {
     let way: Way = way(name).expect("a way of this name");
     let image = HOLES.volume().expect("a volume");
@@ -25,8 +25,8 @@ fn both(name: &str) -> (Course, Course) {
     (theirs, ours(Arc::new(image), way, DRIVE).expect("a course"))
 }
 
-/// Sections cleaned may differ by the one that is last: whether what is left after packing, a log half full, is worth a
-/// move depends on seconds, and those of Linux are real. Moved blocks, by those of that one.
+/// The sections cleaned may differ by the last one: whether the remainder after packing, a half-full log, is worth a
+/// move depends on seconds, and those of Linux are real. Moved blocks may differ by the blocks of that section.
 #[track_caller]
 fn assert_as_many(linux: &Course, ours: &Course) {
     assert!(linux.ended && ours.ended, "both come to an end: {linux:?} {ours:?}");
@@ -37,7 +37,7 @@ fn assert_as_many(linux: &Course, ours: &Course) {
     assert!(free(linux).abs_diff(free(ours)) <= 1, "free segments: Linux {}, ours {}", free(linux), free(ours));
 }
 
-/// The runs of blocks of a segment that are not valid.
+/// The runs of invalid blocks in a segment.
 fn pieces(map: &[u8; 64]) -> Vec<Range<usize>> {
     let free = |n: &usize| map[n / 8] & 0x80 >> (n % 8) == 0;
     let ends: Vec<usize> = (0..512).filter(free).collect();
@@ -56,7 +56,7 @@ fn segments_of_the_three_types_are_written_as_the_experiment_says() {
             (s.valid, pieces.len(), pieces.iter().map(Range::len).max().unwrap_or(0))
         });
         let seen: Vec<(u16, usize, usize)> = seen.collect();
-        // Of A and B the free blocks lie in one piece and in as many as there can be, of C in one piece.
+        // In A and C the free blocks are contiguous, in B they are in as many runs as possible.
         let (free, pieces) = (512 - valid, (512 - valid).min(valid));
         let rest = (3.0 * 512.0 * (1.0 - 0.5553_f64)).round() as u64 - 2 * valid;
         let types = [(valid, 1, free), (valid, pieces, free.div_ceil(pieces)), (rest, 1, 512 - rest)];

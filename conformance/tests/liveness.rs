@@ -1,8 +1,9 @@
-//! After any damage that a mount accepts, everything comes to an end: looking, cleaning, writing until the volume is full,
-//! changing it then, syncing, deleting, unmounting. Each within a bound of requests to the device, and of time for whoever makes none.
+//! After any damage that a mount accepts, everything ends: reading, cleaning, writing until the volume is full,
+//! changing it then, syncing, deleting, unmounting. Each within a limit of device requests, and a time limit for work
+//! without requests.
 //!
-//! `JOULEFS_DEEP=1` forges 100,000 images of F2FS and 20,000 of ScherlFS; `JOULEFS_CASES=<n>` so many of each volume, from
-//! `JOULEFS_FIRST_SEED=<n>` on; `JOULEFS_REPLAY=<volume>:<n>` does one again and says what it took.
+//! `JOULEFS_DEEP=1` forges 100,000 images of F2FS and 20,000 of ScherlFS; `JOULEFS_CASES=<n>` sets the number for each
+//! volume, from `JOULEFS_FIRST_SEED=<n>` on; `JOULEFS_REPLAY=<volume>:<n>` repeats one and prints its requests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,13 +23,13 @@ use vfs::{Allocate, Caller, FileKind, FileSystem, Flow, Ino, NewNode, SetAttr, W
 
 use crate::endure::case;
 
-/// A case that takes longer makes no requests, or next to none: it is endless.
+/// A case that takes longer makes hardly any requests: it is endless.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Requests that each purpose is granted, in multiples of the device's blocks. Of undamaged volumes none takes one.
+/// Maximum number of requests per purpose, in multiples of the device's blocks. On undamaged volumes none needs one.
 const GRANTED: u64 = 4;
-/// Names that are looked at and deleted: more than a volume has, fewer than directories in a circle offer.
+/// Maximum number of names read and deleted: more than a volume has, fewer than directories in a cycle have.
 const NAMES: usize = 2000;
-/// Cases of a purpose that fail one after the other, until the next is begun.
+/// Consecutive failures of a purpose after which the next begins.
 const FAILURES: u32 = 8;
 
 const ME: Caller = Caller { uid: 0, gid: 0 };
@@ -39,7 +40,7 @@ fn clock() -> Arc<VirtualClock> {
     Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)))
 }
 
-/// Every block begins with whose it is, in words that are no node numbers.
+/// Every block begins with its owner, in words that are not node numbers.
 fn contents(n: u64, bytes: usize) -> Vec<u8> {
     let mut data = vec![0xa5; bytes];
     let word = (0xa500_0000 | n as u32 & 0x00ff_ffff).to_be_bytes();
@@ -69,7 +70,7 @@ fn aged<S: Subject>(subject: &S, blocks: u64, unmount: bool, seed: u64) -> Memor
     }
     let sparse = file(&*vol, root, "entry_sparse", 1, BLOCK).unwrap();
     for at in [1000, 1500, 4000, 2_500_000] {
-        // ScherlFS has no files so long.
+        // ScherlFS does not support files that long.
         let _ = vol.write(sparse, at * BLOCK as u64, &contents(at, BLOCK), WriteFlags::empty());
     }
     let many = vol.mkdir(ME, root, b"entry_many", 0o755, 0).unwrap().attr.ino;
@@ -94,7 +95,7 @@ fn aged<S: Subject>(subject: &S, blocks: u64, unmount: bool, seed: u64) -> Memor
         clock.advance(Duration::from_secs(3));
         let _ = vol.tick();
     }
-    // Holes: files that go, and others in their place.
+    // Creates holes: deletes files and writes others in their place.
     for _ in 0..4 {
         for _ in 0..made.len() / 8 {
             let (dir, name) = made.swap_remove(rng.index(made.len()));
@@ -127,7 +128,7 @@ fn aged<S: Subject>(subject: &S, blocks: u64, unmount: bool, seed: u64) -> Memor
     dev.fork()
 }
 
-/// A mounted volume whose every purpose is bounded.
+/// A mounted volume with limits for every purpose.
 struct Bound<'a, V> {
     vol: &'a V,
     dev: &'a Bounded<Memory>,
@@ -188,7 +189,7 @@ impl<V: Judged> Bound<'_, V> {
         for _ in 0..4 {
             let _ = self.vol.make_room(512);
         }
-        // As whoever defragments a file asks for room, until there is no more.
+        // Requests space like a defragmenter, until there is no more.
         let (mut least, mut in_vain) = (u64::MAX, 0);
         while in_vain < 16 {
             let Ok(room) = self.vol.room(u64::from(u32::MAX), true) else { break };
@@ -197,7 +198,7 @@ impl<V: Judged> Bound<'_, V> {
         }
     }
 
-    /// Writes until nothing fits any more.
+    /// Writes until the volume is full.
     fn fill(&mut self, purpose: &'static str, rng: &mut Rng) {
         self.begin(purpose);
         let root = self.vol.root();
@@ -233,7 +234,7 @@ impl<V: Judged> Bound<'_, V> {
         }
     }
 
-    /// Changes that a full volume must be able to take or to refuse.
+    /// Changes that a full volume must accept or refuse.
     fn change(&mut self, rng: &mut Rng) {
         self.begin("changing when full");
         let names = self.names();
@@ -264,7 +265,7 @@ impl<V: Judged> Bound<'_, V> {
 
     fn delete(&mut self) {
         self.begin("deleting");
-        // What lies deepest goes first.
+        // Deepest entries first.
         for (dir, name, _, is_dir) in self.names().into_iter().rev() {
             let _ = if is_dir { self.vol.rmdir(dir, &name) } else { self.vol.unlink(dir, &name) };
         }
@@ -290,7 +291,7 @@ impl<V: Judged> Bound<'_, V> {
     }
 }
 
-/// Lives on a damaged image; what each purpose took, if it could be mounted.
+/// Uses a damaged image; returns the requests of each purpose, if it could be mounted.
 fn live<S: Subject>(subject: &S, image: &Memory, seed: u64) -> Option<BTreeMap<&'static str, u64>> {
     let dev = Arc::new(Bounded::new(image.fork()));
     let clock = clock();
@@ -305,10 +306,10 @@ fn live<S: Subject>(subject: &S, image: &Memory, seed: u64) -> Option<BTreeMap<&
     Some(spent)
 }
 
-/// How many of the images could be mounted, and the most that each purpose took.
+/// The number of images mounted, and the maximum requests of each purpose.
 type Lived = (usize, BTreeMap<&'static str, u64>);
 
-/// Has every case live, each watched; panics with all that did not end.
+/// Runs every case with a watchdog; panics with all that did not end.
 fn all_live<S, F>(subject: S, cases: Vec<u64>, make: F) -> Lived
 where
     S: Subject + Send + Sync + 'static,
@@ -318,7 +319,7 @@ where
     let lived = Arc::new(Mutex::new(Lived::default()));
     let (mut next, mut failed) = (0, Vec::new());
     let cases = Arc::new(cases);
-    // One worker at a time; one that does not end is left behind, and its successor goes on with the next case.
+    // One worker at a time; if it hangs, a new one continues with the next case.
     'workers: while next < cases.len() && failed.len() < 20 {
         let (tell, told) = mpsc::channel();
         let (from, subject, make, cases, lived) = (next, subject.clone(), make.clone(), cases.clone(), lived.clone());
@@ -372,8 +373,8 @@ where
     lived.lock().clone()
 }
 
-/// Cases that once had no end, by volume and number. 5:6113: the inode map of ScherlFS has an absurd size, and all of its hole
-/// was looked through.
+/// Cases that previously did not end, by volume and number. 5:6113: the inode map of ScherlFS has an absurd size, and
+/// all of its hole was scanned.
 const PINNED: [(u64, u64); 1] = [(5, 6113)];
 
 /// The cases of a volume: few, or its share of a hundred thousand.
@@ -465,7 +466,7 @@ fn every_use_of_a_forged_scherlfs_comes_to_an_end() {
     judge(volume, subject, cases(volume, 20_000), damaged);
 }
 
-/// Where a block of ScherlFS has its checksum, if it has a structure that bears one.
+/// Offset of the checksum in a ScherlFS block, if its structure has one.
 fn seal_of(bytes: &format::Block) -> Option<usize> {
     match &bytes[..4] {
         b"Sche" => Some(BLOCK - 4),
@@ -474,7 +475,7 @@ fn seal_of(bytes: &format::Block) -> Option<usize> {
     }
 }
 
-/// Has a structure of a ScherlFS volume lie under a checksum that holds; says which.
+/// Forges a structure of a ScherlFS volume under a valid checksum; returns which.
 fn lie(image: &Memory, rng: &mut Rng) -> String {
     let block = |at: u64| {
         let mut bytes = Box::new([0; BLOCK]);

@@ -1,4 +1,4 @@
-//! The kernel's file systems and ours on a metered disk: whole, and every joule accounted for.
+//! The kernel's file systems and ours on a metered disk: intact, with every joule accounted for.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -19,7 +19,7 @@ use crate::rig::*;
 
 const BYTES: u64 = 256 * MIB;
 
-/// A phone's flash with nothing on it, as a file.
+/// A phone's empty flash device, as a file.
 struct Metered {
     gauge: Arc<Gauge>,
     mounted: Mounted,
@@ -40,7 +40,7 @@ impl Metered {
         Metered { gauge, mounted, disk: dir.path().join("disk"), _dir: dir }
     }
 
-    /// Unmounts, and says what was spent: the same sum whichever way it is taken.
+    /// Unmounts, and returns the cost: the sum is the same by every breakdown.
     #[track_caller]
     fn end(self) -> Report {
         self.mounted.unmount().expect("nobody uses it");
@@ -71,7 +71,7 @@ fn the_kernels_ext4_on_it_is_whole_and_its_trims_are_counted() {
     let made = Command::new(locate("mkfs.ext4", "e2fsprogs")).arg("-q").arg(&metered.disk).output().expect("starts");
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let before = metered.gauge.report();
-    // Counted here: the kernel as a process (6.1) answers flushes itself and hands hardly one on.
+    // Counted before the kernel runs: as a process (6.1) it handles flushes itself and passes hardly any on.
     assert!(count(&before, Operation::Flush) > 0, "mkfs.ext4 syncs what it wrote");
     let script = "dd if=/dev/zero of=big bs=1M count=32 2>/dev/null; sync; rm big; sync; fstrim $MNT
                   for d in 1 2 3 4 5; do mkdir $d; for n in 1 9 90 900 9000 90000; do seq $d $n >$d/$n; done
@@ -84,7 +84,7 @@ fn the_kernels_ext4_on_it_is_whole_and_its_trims_are_counted() {
         after.times.work[Operation::Write as usize].blocks - before.times.work[Operation::Write as usize].blocks;
     assert!(written >= 32 * MIB / 4096, "{written} blocks");
 
-    // What a second boot of the kernel finds, and what e2fsck says.
+    // What a second boot of the kernel finds, and what e2fsck reports.
     let again = kernel().fs_type("ext4").read_only().run(&metered.disk, "treelist . >$OUT/tree").expect_ok();
     assert_same(("written", &printed(run.out(), "tree")), ("read back", &printed(again.out(), "tree")));
     let checked = Command::new(locate("e2fsck", "e2fsprogs")).arg("-fn").arg(&metered.disk).output().expect("starts");

@@ -1,4 +1,4 @@
-//! What only a real mount can show: files without names, a full volume, locks, signals, clients at once.
+//! What only a real mount can show: files without names, a full volume, locks, signals, concurrent clients.
 
 mod rig;
 
@@ -54,7 +54,7 @@ fn a_file_without_a_name_lives_until_it_is_closed() {
     assert_eq!(file.metadata().expect("stat").len(), data.len() as u64 + 4);
     assert!(free() + 2000 < before);
     drop(file);
-    // The kernel releases a file after close returned.
+    // The kernel releases a file after close has returned.
     let mut patience = 1000;
     while free() + 64 < before {
         assert!(patience > 0, "{} of {before} blocks are free", free());
@@ -101,10 +101,10 @@ fn a_full_mount_says_so_and_can_be_emptied() {
 
 #[test]
 fn whoever_fills_a_mount_hears_of_it_and_loses_nothing() {
-    // ScherlFS never writes in place: an overwrite takes room until the next transaction.
+    // ScherlFS never writes in place: an overwrite takes space until the next transaction.
     for (mount, overwrites) in [(OnFuse::new(100, &Options::default()), true), (OnFuse::scherlfs(100), false)] {
         filling::fill_in_every_way(&mount.root, overwrites, |files| {
-            // With another file system's words: what the kernel shows is what is stored.
+            // With another file system's strings: the kernel shows what is stored.
             for (path, size) in files {
                 assert_eq!(fs::metadata(path).expect("stat").len(), *size);
             }
@@ -128,7 +128,7 @@ fn what_was_told_to_be_written_before_a_volume_was_full_is_there_after_a_remount
     }
 }
 
-/// Opens a file in each way that can change it, and says what came of each.
+/// Opens a file in each way that can change it, and returns the results.
 fn openings(path: &Path) -> Vec<(&'static str, Option<i32>)> {
     let ways: [(&str, fn(&mut OpenOptions) -> &mut OpenOptions); 6] = [
         ("to read", |o| o.read(true)),
@@ -159,7 +159,7 @@ fn an_immutable_and_an_append_only_file_are_refused_when_they_are_opened() {
         seal(IFlags::IMMUTABLE);
         let refused: Vec<bool> = openings(&path).iter().map(|(_, error)| *error == PERM).collect();
         assert_eq!(refused, [false, true, true, true, true, true], "immutable: {:?}", openings(&path));
-        // Whoever had it open is refused, too, and not when it is too late.
+        // Existing writers are refused, too, and early enough.
         assert_eq!(before.write(b"C").err().and_then(|e| e.raw_os_error()), PERM, "a file that was open");
         assert_eq!(fs::read(&path).expect("read"), b"AAAB");
         seal(IFlags::APPEND);
@@ -204,7 +204,7 @@ fn whoever_takes_o_append_back_changes_no_byte_that_an_append_only_file_has() {
     }
 }
 
-/// Changes a file in each way as a user who neither owns it nor is in its group.
+/// Changes a file in each way as a user who is neither its owner nor in its group.
 const CHANGES: [(&str, &str); 7] = [
     ("write", "echo x 1<> $F"),
     ("append", "echo x >> $F"),
@@ -288,7 +288,7 @@ fn an_image_that_a_loop_device_holds_is_refused() {
     assert!(refused.to_string().contains("loop"), "{refused}");
 }
 
-/// Signals reach every mount of this process that listens, so the tests that send some take turns.
+/// Signals reach every mount of this process that listens, so the tests that send signals run one at a time.
 static SIGNALS: Mutex<()> = Mutex::new(());
 
 #[test]
@@ -324,7 +324,7 @@ fn clients_at_once_do_not_disturb_each_other() {
                 let mut block = [0; 4096];
                 let mut found = [0; 4096];
                 for i in 0..400_u64 {
-                    // Each its own blocks of one file, and its own small files.
+                    // Each client has its own blocks of one file, and its own small files.
                     let at = (i * 4 + client) * 4096;
                     zoo::fill(client, at, &mut block);
                     shared.write_all_at(&block, at).expect("written");

@@ -1,8 +1,8 @@
-//! The newest checkpoint pack whose checksums hold counts, whatever its fields say: no field makes a mount take the older
-//! one in silence, and what the fields say wrongly is repaired.
+//! The newest checkpoint pack with valid checksums counts, whatever its fields contain: no field makes a mount silently
+//! use the older one, and wrong fields are repaired.
 //!
-//! Every field of the checkpoint gets values that cannot be or that lie, under checksums that hold. Linux and `fsck.f2fs`
-//! judge what was refused and what was repaired.
+//! Every field of the checkpoint gets impossible or wrong values, under valid checksums. Linux and `fsck.f2fs` check
+//! what was refused and what was repaired.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -30,7 +30,7 @@ fn write(vol: &Volume, name: &str) {
     }
 }
 
-/// A volume whose newest checkpoint knows five files and whose older one knows two.
+/// A volume whose newest checkpoint has five files and whose older one has two.
 fn volume(features: Features) -> Memory {
     let mem = Arc::new(Memory::new(16 << 10));
     let options = mkfs::Options { features, ..mkfs::Options::default() };
@@ -59,7 +59,7 @@ fn names(vol: &Volume) -> Vec<String> {
     out
 }
 
-/// Demands that every file is there with what was written to it.
+/// Checks that every file exists with its contents.
 fn whole(vol: &Volume, name: &str) {
     assert_eq!(names(vol), ALL, "{name}");
     for file in ALL {
@@ -79,13 +79,13 @@ fn newest(image: &Memory) -> (u64, u64) {
     (at, checkpoint::pack_blocks(&block(image, at)).unwrap().into())
 }
 
-/// What a checkpoint's head says in a field.
+/// The value of a field in a checkpoint's head.
 fn said(head: &format::Block, name: &str) -> u64 {
     let field = fields::of("RawCheckpoint").into_iter().find(|field| field.name == name).expect(name);
     fields::get(head, &field)
 }
 
-/// Gives a field of the newest pack a value, in head and tail, under checksums that hold. False if these cannot hold.
+/// Sets a field of the newest pack, in head and tail, under valid checksums. False if these cannot be valid.
 fn forge(image: &Memory, field: &Field, value: u64) -> bool {
     let (at, blocks) = newest(image);
     let mut head = block(image, at);
@@ -105,11 +105,11 @@ fn forge(image: &Memory, field: &Field, value: u64) -> bool {
     true
 }
 
-/// Fields that decide whether a pack is whole, and which of two is newer: what Linux takes for a torn pack is one.
+/// Fields that decide whether a pack is complete, and which of two is newer, as Linux does.
 fn decides_wholeness(field: &Field, value: u64) -> bool {
     match field.name.as_str() {
         "checkpoint_ver" => true,
-        // The tail is looked for elsewhere.
+        // The tail is expected elsewhere.
         "cp_pack_total_block_count" => (3..=512).contains(&value),
         _ => false,
     }
@@ -136,7 +136,7 @@ fn cases(image: &Memory) -> Vec<(Field, u64)> {
     out
 }
 
-/// What a case came to.
+/// The result of a case.
 struct Refused {
     name: String,
     forged: Memory,
@@ -153,7 +153,7 @@ fn judge(base: &Memory, field: &Field, value: u64, dir: &Path) -> Option<Refused
     let why = match mount(&image, CheckpointChoice::Newest) {
         Ok(vol) => {
             let seen = names(&vol);
-            // The flags say how the rest of the pack is to be read: under others it says something else.
+            // The flags define how the rest of the pack is read: other flags change its meaning.
             let read_otherwise = field.name == "ckpt_flags" && seen != BEFORE && !checked.is_clean();
             let torn = decides_wholeness(field, value) && seen == BEFORE;
             assert!(seen == ALL || read_otherwise || torn, "{name}: {seen:?}");
@@ -175,7 +175,7 @@ fn judge(base: &Memory, field: &Field, value: u64, dir: &Path) -> Option<Refused
     }
     let forged = image.fork();
     match fsck::repair(&image, &fsck::Options::default()) {
-        // The checksum itself has overwritten the bitmaps that say which copies of the tables count.
+        // The checksum itself has overwritten the bitmaps of the valid table copies.
         Err(fsck::RepairError::NotRepairable { .. }) if field.name == "checksum_offset" => return None,
         Err(e) => panic!("{name}: {e}\n{checked}"),
         Ok(_) => {}
@@ -189,7 +189,7 @@ fn judge(base: &Memory, field: &Field, value: u64, dir: &Path) -> Option<Refused
     Some(Refused { name, forged, repaired: image })
 }
 
-/// Asks Linux about many images at once: `None` for one it refuses, else the names in it.
+/// Checks many images with Linux: `None` if it refuses one, otherwise the names in it.
 fn asked_of_linux(images: &[(String, &Memory)]) -> Vec<Option<String>> {
     let dir = tempfile::tempdir().unwrap();
     let mut script = String::from("load loop\nmkdir -p /tmp/n\n");
@@ -222,7 +222,7 @@ fn no_field_hides_the_newest_checkpoint(features: Features) {
         cases.iter().filter_map(|(field, value)| judge(&base, field, *value, dir.path())).collect();
     println!("{} of {} values were refused and repaired", refused.len(), cases.len());
     assert!(refused.len() > 60, "{}", refused.len());
-    // One of each field, or all of them.
+    // One value of each field, or all of them.
     let deep = std::env::var_os("JOULEFS_DEEP").is_some();
     let field = |name: &str| name.split(['=', '[']).next().unwrap_or_default().to_owned();
     let mut asked: Vec<&Refused> = Vec::new();
@@ -237,8 +237,8 @@ fn no_field_hides_the_newest_checkpoint(features: Features) {
         .collect();
     for ((name, _), answer) in images.iter().zip(asked_of_linux(&images)) {
         match name.ends_with("forged") {
-            // Linux takes some for no harm; it never shows the older checkpoint, but for one whose number of blocks
-            // cannot be, which it takes for torn.
+            // Linux ignores some errors; it never uses the older checkpoint, except for an impossible number of blocks,
+            // which it considers torn.
             true if name.starts_with("cp_pack_total_block_count") => {}
             true => assert!(answer.as_deref().is_none_or(|seen| seen == ALL.join(" ")), "{name}: {answer:?}"),
             false => assert_eq!(answer, Some(ALL.join(" ")), "{name}"),

@@ -1,4 +1,4 @@
-//! One file is what a vector of bytes is, and a full volume stays correct, whichever the file system.
+//! A file behaves like a vector of bytes, and a full volume stays correct, on both file systems.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ const BLOCK: u64 = 4096;
 /// Writes end here; inserts may reach twice as far.
 const MAX: u64 = 256 << 10;
 
-/// F2FS, mounted like this.
+/// F2FS with these mount options.
 fn f2fs(mounted: f2fs::MountOptions) -> F2fs {
     let made = Options { uuid: Some([7; 16]), checkpoint_version: Some(1), ..Options::default() };
     F2fs { made, mounted, deltas: false }
 }
 
-/// ScherlFS, mounted like this, of segments that are few on a small volume.
+/// ScherlFS with these mount options, and with few segments on a small volume.
 fn scherlfs(mounted: scherlfs::MountOptions) -> ScherlFs {
     let made = scherlfs::make::Options { segment_blocks: 16, ..Default::default() };
     ScherlFs { made, mounted, beside: false }
@@ -49,7 +49,7 @@ fn random(seed: u64, len: usize) -> Vec<u8> {
     out
 }
 
-/// One random operation on the file and on the vector; fails where they differ.
+/// One random operation on the file and on the vector; fails if they differ.
 fn step(v: &dyn FileSystem, ino: Ino, model: &mut Vec<u8>, rng: &mut Rng, told: &str) {
     let offset = if rng.chance(1, 4) { rng.below(MAX / BLOCK) * BLOCK } else { rng.below(MAX) };
     let len = (1 + rng.below(24 << 10)).min(MAX - offset);
@@ -136,7 +136,7 @@ fn so_is_one_of_scherlfs() {
     exercise(3, &scherlfs(scherlfs::MountOptions::default()), 50_000);
 }
 
-/// The log goes round, and room is made before it must.
+/// The log wraps around, and space is freed before it must be.
 #[test]
 fn so_is_one_of_scherlfs_with_little_memory_and_every_call_written() {
     let mounted = scherlfs::MountOptions { dirty: 16, dir_cache: 0, ifile_cache: 0, ..Default::default() };
@@ -145,7 +145,7 @@ fn so_is_one_of_scherlfs_with_little_memory_and_every_call_written() {
     exercise(5, &scherlfs(scherlfs::MountOptions { sync, checkpoint_blocks: 300, ..mounted }), 5_000);
 }
 
-/// Files of random sizes until nothing goes in any more.
+/// Writes files of random sizes until the volume is full.
 fn fill(v: &dyn FileSystem, rng: &mut Rng) -> Vec<(Ino, Vec<u8>)> {
     let mut files = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! The judges themselves: they accept what is good, find what is bad, and agree with each other.
+//! Tests the checkers themselves: they accept good images, detect bad ones, and agree with each other.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use judges::zoo::{Size, in_process, on_path, plan};
 
 const MIB: u64 = 1 << 20;
 
-/// A fresh image of `mib` MiB in a directory that goes away with the first value.
+/// A new image of `mib` MiB in a directory that is removed with the first value.
 fn image(mib: u64, mkfs: &Mkfs) -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let image = dir.path().join("volume.img");
@@ -47,8 +47,8 @@ fn the_kernel_holds_the_zoo_and_every_judge_is_content() {
     assert_same(("kernel", &in_kernel), ("host", &on_host));
 }
 
-/// Without the lines about access lists that [`MemFs`] keeps more simply than Linux does: inherited ones, and
-/// one that says no more than the mode.
+/// Without the lines about access lists that [`MemFs`] handles more simply than Linux: inherited ones, and those
+/// equivalent to the mode.
 fn without_fine_points_of_acls(listing: &str) -> String {
     let fine = |l: &&str| !l.starts_with("/acl/default/") && !l.starts_with("/acl/no-more-than-a-mode ");
     listing.lines().filter(fine).map(|l| format!("{l}\n")).collect()
@@ -129,7 +129,7 @@ fn fsck_finds_fault_with_a_wrong_link_count_and_a_void_superblock() {
     assert_fsck_clean(&image);
     let good = std::fs::read(&image).expect("the image");
 
-    // Every block that names the root in its footer (nid and ino 3), old copies too: its link count becomes 9.
+    // Every block that names the root in its footer (nid and ino 3), including old copies: its link count becomes 9.
     let root = [3_u32.to_le_bytes(), 3_u32.to_le_bytes()].concat();
     let mut bad = good.clone();
     for block in bad.chunks_mut(4096).filter(|block| block[4072..4080] == root) {

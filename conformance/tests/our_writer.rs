@@ -1,4 +1,4 @@
-//! Our writer, their judges: what we wrote, `fsck.f2fs` finds without fault and Linux finds as we left it.
+//! Our writer, their checkers: `fsck.f2fs` finds no errors in what we wrote, and Linux finds it as we left it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ fn our_formats() -> [(&'static str, Options); 4] {
     ]
 }
 
-/// Linux finds this tree, and no fault.
+/// Linux finds this tree, and no errors.
 #[track_caller]
 fn assert_linux_finds(image: &Path, ours: &str) {
     let run = kernel().run(image, &format!("{TREELIST} >$OUT/tree")).expect_ok();
-    // What the flag says that makes Linux and `fsck.f2fs` count usage anew.
+    // A message due to the flag that makes Linux and `fsck.f2fs` recount usage.
     let about_quota = |line: &&str| !line.contains("quota file may be corrupted, skip loading it");
     let complaints: Vec<&str> = run.complaints().into_iter().filter(about_quota).collect();
     assert!(complaints.is_empty(), "{complaints:?}\n{}", run.describe());
@@ -71,7 +71,7 @@ fn linux_finds_a_large_tree_we_wrote_on_a_volume_of_theirs() {
     assert_linux_finds(&image, &ours);
 }
 
-/// Makes a file with one reference, which is given back with the handle.
+/// Creates a file with one reference, which the handle drops.
 #[track_caller]
 fn create(fs: &dyn FileSystem, name: &str) -> vfs::Ino {
     let new = NewNode { kind: FileKind::Regular, perm: 0o644, umask: 0, rdev: vfs::DeviceNumber::default() };
@@ -104,7 +104,7 @@ fn linux_recovers_what_we_synced_and_did_not_checkpoint() {
         write(&*volume, ino, 0, &data);
         volume.fsync(ino, i % 2 == 0).expect("synced");
         if i % 3 == 0 {
-            // Again, so that the second chain of nodes must be followed too.
+            // Again, so that the second chain of nodes must be followed, too.
             data[len / 2..].fill(b'x');
             write(&*volume, ino, (len / 2) as u64, &data[len / 2..]);
             volume.fsync(ino, false).expect("synced");
@@ -116,7 +116,7 @@ fn linux_recovers_what_we_synced_and_did_not_checkpoint() {
         volume.forget(lost, 1);
     }
     assert!(volume.counters.fast_fsyncs.load(std::sync::atomic::Ordering::Relaxed) > 60);
-    // Gone without a word: the last checkpoint is that of `sync`.
+    // Stopped without unmounting: the last checkpoint is that of `sync`.
     assert!(Arc::into_inner(volume).is_some());
     assert!(!our_fsck(&image).clean_unmount);
 
@@ -219,7 +219,7 @@ fn a_full_volume_says_so_stays_sound_and_can_be_emptied() {
         };
         assert!(matches!(full, vfs::Error::NoSpace), "{full}");
         assert!(names.len() > 100, "only {} files fit", names.len());
-        // What was taken must have room in the log too.
+        // Accepted data must also have space in the log.
         volume.sync().expect("a full volume can be synced");
         for name in names {
             volume.unlink(volume.root(), name.as_bytes()).unwrap_or_else(|e| panic!("{name}: {e}"));
@@ -234,10 +234,10 @@ fn a_full_volume_says_so_stays_sound_and_can_be_emptied() {
     assert_linux_finds(&image, &ours);
 }
 
-/// What we are asked to do to a directory.
+/// Our calls on a directory.
 type Asked = Box<dyn Fn(&dyn FileSystem, vfs::Ino)>;
 
-/// What is done to a directory, step by step, as a shell would say it and as we are asked.
+/// A step on a directory, as a shell command and as our calls.
 struct Step {
     shell: String,
     ours: Asked,
@@ -253,7 +253,7 @@ fn making(names: std::ops::Range<u32>) -> Step {
     Step { shell, ours: Box::new(move |fs, dir| names.clone().for_each(|name| make(fs, dir, name))) }
 }
 
-/// Removes all but every `kept`th of them.
+/// Removes all except every `kept`th of them.
 fn removing(names: std::ops::Range<u32>, kept: u32) -> Step {
     let (first, last) = (names.start, names.end - 1);
     let shell = format!("for i in $(seq {first} {last}); do [ $((i % {kept})) = 0 ] || echo d/$i; done | xargs rm");

@@ -1,4 +1,4 @@
-//! One volume, nearly full, written by turns by us and by Linux.
+//! One volume, nearly full, written in turn by us and by Linux.
 
 use std::sync::atomic::Ordering;
 
@@ -13,9 +13,8 @@ use victim::Policy;
 
 use crate::rig::*;
 
-/// Plays `rounds` rounds from a volume just made; each side lists what the other left before it goes on.
-/// On our turns the background cleans by `policy`, if any, again and again in between; returns how many
-/// blocks it moved into holes of used segments.
+/// Plays `rounds` rounds from a new volume; each side lists what the other left before it continues. On our turns the
+/// background repeatedly cleans by `policy`, if any; returns the number of blocks it moved into holes of used segments.
 fn play(image: &std::path::Path, seed: u64, rounds: u64, policy: Option<Policy>) -> u64 {
     let mut threaded = 0;
     let room = {

@@ -1,7 +1,8 @@
-//! Whenever the power goes, what was made durable is there and everything else is old or new.
+//! Whenever power fails, durable data exists and everything else is old or new.
 //!
-//! `JOULEFS_REPLAY=create-fsync:17:random:3` repeats one case; `create-fsync+deltas:17:random:3` the same on a volume with
-//! deltas, `create-fsync+zoned+deltas:17:random:3` on zones besides, `create-fsync+folded:17:random:3` in directories that fold case, `create-fsync+scherlfs:17:random:3` on ScherlFS.
+//! `JOULEFS_REPLAY=create-fsync:17:random:3` repeats one case; `create-fsync+deltas:17:random:3` the same on a volume
+//! with deltas, `create-fsync+zoned+deltas:17:random:3` also on zones, `create-fsync+folded:17:random:3` in casefolded
+//! directories, `create-fsync+scherlfs:17:random:3` on ScherlFS.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,19 +20,19 @@ use vfs::Commit;
 
 use crate::rig::{self, deep};
 
-/// Whole blocks or nothing: what a device must promise whose torn nodes carry no checksum, or are read by
-/// somebody who does not look at it (docs/decisions/0007-torn-nodes.md).
+/// Whole blocks or nothing: required of a device if torn nodes have no checksum, or if the reader does not check it
+/// (docs/decisions/0007-torn-nodes.md).
 const UNTORN: [Loss; 6] =
     [Loss::AllKept, Loss::AllLost, Loss::AllButFirst, Loss::Reversed, Loss::OnlyLastKept, Loss::AllButLast];
 
-/// The last two of whole blocks only where every loss is asked for.
+/// The last two whole-block losses only if every loss is requested.
 fn losses(write: u64, every: bool) -> Vec<Loss> {
     let tries = if deep() { 20 } else { 2 };
     let torn = [Loss::LastTorn(3)].into_iter().chain((0..tries).map(|i| Loss::Random(write * 1000 + i)));
     UNTORN[..if every { 6 } else { 4 }].iter().copied().chain(torn).collect()
 }
 
-/// Who looks at what a cut left, beside us.
+/// Which other tools check the result of a cut.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Tools {
     Nobody,
@@ -39,29 +40,29 @@ enum Tools {
     BeforeAndAfter,
     /// `fsck.f2fs`, after recovery.
     After,
-    /// `fsck.f2fs`, after recovery, once the deltas are gone: it knows none.
+    /// `fsck.f2fs`, after recovery and settling: it does not support deltas.
     Settled,
 }
 
-/// Behind a scenario's name: on a volume with deltas.
+/// Suffix of a scenario: on a volume with deltas.
 const DELTAS: &str = "+deltas";
 
-/// Behind a scenario's name: all directories fold case.
+/// Suffix of a scenario: all directories are casefolded.
 const FOLDED: &str = "+folded";
 
-/// Behind a scenario's name: written at the ends of logs alone.
+/// Suffix of a scenario: logs only append.
 const APPENDING: &str = "+lfs";
 
-/// Behind a scenario's name: on a device of zones of a segment.
+/// Suffix of a scenario: on a device with zones of one segment.
 const ZONED: &str = "+zoned";
 
-/// Behind a scenario's name: all files are compressed.
+/// Suffix of a scenario: all files are compressed.
 const COMPRESSED: &str = "+compressed";
 
-/// Behind a scenario's name: what was changed is durable two seconds later.
+/// Suffix of a scenario: changes are durable two seconds later.
 const COMMITTING: &str = "+commit";
 
-/// Behind a scenario's name: on ScherlFS, written when that is asked for, or with every call, with inodes here or there.
+/// Suffixes of a scenario: on ScherlFS, written on sync or with every call, with different placements of inodes.
 const SCHERLFS: [(&str, scherlfs::Sync, Placement); 6] = [
     ("+scherlfs", scherlfs::Sync::Fsync, Placement::Before),
     ("+scherlfs-in-place", scherlfs::Sync::Fsync, Placement::InPlace),
@@ -71,7 +72,7 @@ const SCHERLFS: [(&str, scherlfs::Sync, Placement); 6] = [
     ("+scherlfs-call-delayed", scherlfs::Sync::Call, Placement::Delayed),
 ];
 
-/// A scenario's name without what is behind it.
+/// A scenario's name without its suffixes.
 fn plain(name: &str) -> &str {
     name.split_once('+').map_or(name, |(plain, _)| plain)
 }
@@ -87,7 +88,7 @@ fn tools_judge(image: &Memory, which: &str) -> Result<(), String> {
     Err(format!("fsck.f2fs {which} recovery: {:?}\n{}", verdict.complaints, verdict.output))
 }
 
-/// Every case at one write; the failures by name.
+/// Runs every case at one write; returns the failures by name.
 fn at_write<S: Subject>(
     (shown, subject, plan): (&str, &S, &Plan<'_, S>),
     write: u64,
@@ -131,7 +132,7 @@ fn at_write<S: Subject>(
     failures
 }
 
-/// What `JOULEFS_REPLAY` asks for.
+/// The case in `JOULEFS_REPLAY`.
 fn replay() -> Option<(String, u64, Loss)> {
     let asked = std::env::var("JOULEFS_REPLAY").ok()?;
     let parse = || {
@@ -143,7 +144,7 @@ fn replay() -> Option<(String, u64, Loss)> {
     Some(parse().unwrap_or_else(|| panic!("JOULEFS_REPLAY={asked}: not scenario:write:loss")))
 }
 
-/// The volumes that are asked for behind a scenario's name.
+/// The volume for a scenario's suffixes.
 fn subject(name: &str) -> F2fs {
     let mut subject = crash::f2fs(name.ends_with(DELTAS));
     if name.contains(APPENDING) {
@@ -160,7 +161,7 @@ fn subject(name: &str) -> F2fs {
         subject.mounted.compress.extensions.push("*".into());
     }
     if name.ends_with(FOLDED) {
-        // An empty root can begin to fold.
+        // Only an empty root can become casefolded.
         subject.made.features = subject.made.features.difference(Features::LOST_FOUND).union(Features::CASEFOLD);
     }
     subject
@@ -183,7 +184,7 @@ fn planned<S: Subject>(name: &str, subject: S) -> Plan<'static, S> {
     plan
 }
 
-/// At most so many writes, evenly spread, whatever their number.
+/// At most `most` writes, evenly spread.
 fn sample(writes: u64, most: u64) -> Vec<u64> {
     let n = writes.min(most);
     (0..n).map(|i| 1 + i * writes / n).collect()
@@ -195,17 +196,17 @@ fn report(mut failures: Vec<String>) {
     assert!(failures.is_empty(), "{n} broken promises:\n{}", failures.join("\n"));
 }
 
-/// Cuts scenarios at every write; of a long one at as many as time allows, evenly spread.
+/// Cuts scenarios at every write; long ones at as many as time allows, evenly spread.
 fn survive(names: &[&str], tools: Tools) {
     survive_some(names, tools, if deep() { 2000 } else { 100 }, false);
 }
 
-/// The same at so many writes of each.
+/// Cuts each at up to `most` writes.
 fn survive_some(names: &[&str], tools: Tools, most: u64, every: bool) {
     survive_on(&subject, names, tools, most, every);
 }
 
-/// The same of the file system that `of` says.
+/// The same on the file system that `of` returns.
 fn survive_on<S: Subject + Sync>(of: &dyn Fn(&str) -> S, names: &[&str], tools: Tools, most: u64, every: bool) {
     let replay = replay();
     let mut failures = Vec::new();
@@ -288,7 +289,7 @@ fn names_in_directories_that_fold_case_are_old_or_new() {
     survive(&names.iter().map(String::as_str).collect::<Vec<_>>(), Tools::BeforeAndAfter);
 }
 
-/// Every write of these, with every loss: small changes, and what makes deltas go.
+/// Every write of these, with every loss: small changes, and what removes deltas.
 #[test]
 fn small_changes_that_were_synced_are_there_with_deltas_and_without() {
     for (name, nodes) in [("nudges+deltas", 0), ("nudges-large+deltas", 20)] {
@@ -302,12 +303,12 @@ fn small_changes_that_were_synced_are_there_with_deltas_and_without() {
         );
     }
     survive_some(&["nudges"], Tools::BeforeAndAfter, 2000, true);
-    // Its logs reach the segments of which `cleaning_loses_nothing` tells.
+    // Its logs reach the segments described at `cleaning_loses_nothing`.
     survive_some(&["nudges-large"], Tools::After, 2000, true);
     survive_some(&["nudges+deltas", "nudges-large+deltas"], Tools::Settled, 2000, true);
 }
 
-/// What is done to files of any kind, on a volume with deltas.
+/// Operations on files of any kind, on a volume with deltas.
 #[test]
 fn a_volume_with_deltas_keeps_every_promise_of_one_without() {
     let names: Vec<String> = SCENARIOS.iter().map(|s| format!("{}{DELTAS}", s.name)).collect();
@@ -315,8 +316,8 @@ fn a_volume_with_deltas_keeps_every_promise_of_one_without() {
     survive_some(&names, Tools::Settled, if deep() { 2000 } else { 25 }, false);
 }
 
-/// Every write of these, with every loss: files are brought together by copies, and by a device that shows a flash page
-/// at two places, while they are written, synced, cut and cleaned.
+/// Every write of these, with every loss: files are defragmented by copies, and by a device that remaps flash pages,
+/// while they are written, synced, truncated and cleaned.
 #[test]
 fn bringing_a_file_together_loses_nothing() {
     let names = ["defragment", "defragment-share", "defragment+deltas", "defragment-share+deltas"];
@@ -329,9 +330,9 @@ fn bringing_a_file_together_loses_nothing() {
     survive_some(&names[2..], Tools::Settled, 2000, true);
 }
 
-/// Every write of a few scenarios, with every loss, and a few writes of all the others; with this behind their names.
+/// Every write of a few scenarios, with every loss, and a few writes of all the others; with this suffix.
 fn survive_appending(how: &str, tools: Tools, few: &[&str]) {
-    // Nobody shows a block at two places on zones, or shifts the blocks of a compressed file.
+    // Remapping is impossible on zones, and blocks of a compressed file cannot be shifted.
     let not_there = |name: &str| match how.contains(COMPRESSED) {
         true => name.starts_with("defragment") || name.starts_with("nudges") || name == "holes",
         false => name == "defragment-share",
@@ -373,17 +374,17 @@ fn checkpoints_lose_nothing() {
     survive(&["checkpoint"], Tools::BeforeAndAfter);
 }
 
-/// The tools follow the chain of fsynced nodes before recovery, and until 1.15 they take the volume for
-/// shorter than it is: block `segment0_blkaddr + segment_count_main * 512` and everything after it, the last
-/// seven segments here, is an invalid address to them ("record_fsync_data failed"; f2fs-tools 1.16 counts all
-/// segments: "fix # of total segments"). Logs reach those segments only when a volume is nearly full, as here.
-/// What a cut left of this one is judged by Linux below.
+/// The tools follow the chain of fsynced nodes before recovery. Until 1.15 they assume that the volume is shorter than
+/// it is: they consider block `segment0_blkaddr + segment_count_main * 512` and everything after it, the last seven
+/// segments here, invalid addresses ("record_fsync_data failed"; f2fs-tools 1.16 counts all segments: "fix # of total
+/// segments"). Logs reach those segments only when a volume is nearly full, as here. Linux checks the results of this
+/// one below.
 #[test]
 fn cleaning_loses_nothing() {
     survive(&["cleaning"], Tools::After);
 }
 
-/// Files that cleaning just moved, before the checkpoint that would make it durable and after; synced meanwhile.
+/// Files that cleaning just moved, before and after the checkpoint that makes the move durable; synced meanwhile.
 #[test]
 fn cleaning_ahead_of_time_loses_nothing() {
     moves("cleaning-greedy", false);
@@ -398,21 +399,21 @@ fn moving_blocks_into_holes_of_used_segments_loses_nothing() {
     survive(&["cleaning-atgc", "cleaning-fagc", "cleaning-joule"], Tools::BeforeAndAfter);
 }
 
-/// The scenario does what it is for.
+/// Checks that the scenario does what it is for.
 fn moves(name: &str, into_holes: bool) {
     let (moved, threaded) = ready(name).did.moved;
     println!("{name}: {moved} blocks moved, {threaded} into holes");
     assert!(moved > 500 && (threaded > 100) == into_holes, "{name}: {moved} moved, {threaded} into holes");
 }
 
-/// The volume that is asked for behind a scenario's name.
+/// The ScherlFS volume for a scenario's suffixes.
 fn scherlfs(name: &str) -> ScherlFs {
     let how = SCHERLFS.iter().find(|(how, ..)| name.split_once(how).is_some_and(|(_, rest)| rest.is_empty()));
     let (_, sync, placement) = how.expect("a way to mount ScherlFS");
     crash::scherlfs(*sync, *placement)
 }
 
-/// What is not about how F2FS cleans and defragments.
+/// All scenarios except those about F2FS's cleaning and defragmentation.
 #[test]
 fn scherlfs_keeps_every_promise_that_f2fs_keeps() {
     let general = SCENARIOS.iter().map(|s| s.name).filter(|n| !n.starts_with("cleaning-") && !n.starts_with("defrag"));
@@ -421,7 +422,7 @@ fn scherlfs_keeps_every_promise_that_f2fs_keeps() {
     survive_on(&scherlfs, &names, Tools::Nobody, if deep() { 2000 } else { 6 }, false);
 }
 
-/// One image that Linux is to recover.
+/// An image for Linux to recover.
 struct Case {
     name: String,
     record: Record,
@@ -436,7 +437,7 @@ fn listed(image: &Memory) -> String {
     of_vfs(&*vol, CONTENTS).unwrap_or_else(|e| panic!("cannot list: {e}"))
 }
 
-/// Linux recovers the same images that we do, finds nothing wrong with them, and comes to the same tree.
+/// Linux recovers the same images as we do, finds no errors, and gets the same tree.
 #[test]
 fn linux_recovers_the_same_from_a_cut() {
     let work = rig::work_dir();
@@ -482,7 +483,7 @@ fn linux_recovers_the_same_from_a_cut() {
         ),
     );
     assert!(run.ok(), "{}", run.describe());
-    // What Linux says of a pack whose head was written before the cut and whose tail was never: it does not count.
+    // Linux's message for a pack whose head was written before the cut but not its tail: it does not count.
     let unfinished_pack = |text: &str| text.ends_with("invalid crc_offset: 0");
     let mut said: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
     let mut at = usize::MAX;

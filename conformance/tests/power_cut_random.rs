@@ -1,6 +1,5 @@
-//! Whatever is done, on a volume of whatever shape, however full and however cleaned: what was made
-//! durable is there after a cut, after a cut in the recovery from it, and after one in the recovery from
-//! that.
+//! Any operations, on a volume of any kind, fill level and cleaning: durable data exists after a cut, after a cut in
+//! its recovery, and after a cut in the recovery from that.
 //!
 //! `JOULEFS_REPLAY=sections-of-three:5:17:random:3` repeats one case: kind of volume, seed, write, loss.
 
@@ -18,7 +17,7 @@ use vfs::{Caller, DeviceNumber, FileKind, FileSystem, NewNode, WriteFlags};
 use crate::rig;
 use crate::shapes::{APPENDING, KINDS, SCHERLFS, Shape};
 
-/// The mounted volume of a shape.
+/// The mounted volume of a kind.
 type Mounted<K> = Arc<<<K as Shape>::Of as Subject>::Volume>;
 
 const ME: Caller = Caller { uid: 0, gid: 0 };
@@ -40,7 +39,7 @@ fn new_file(vol: &dyn FileSystem, name: &str) -> vfs::Result<vfs::Ino> {
     vol.mknod(ME, vol.root(), name.as_bytes(), &new).map(|e| e.attr.ino)
 }
 
-/// Files that stay, with what is in them.
+/// Files that do not change, with their contents.
 type Still = Vec<(String, u64)>;
 
 fn still(seed: u64) -> Vec<u8> {
@@ -49,7 +48,7 @@ fn still(seed: u64) -> Vec<u8> {
     data
 }
 
-/// A volume filled, emptied in places and filled again, with a directory for each thread.
+/// A volume filled, partly emptied and filled again, with a directory for each thread.
 fn prepare<K: Shape>(kind: &K, threads: usize) -> Result<(Medium, Still), String> {
     let (blocks, clock) = (kind.mib() * 256, clock());
     let medium = Medium::new(blocks, kind.subject().zoning(blocks));
@@ -94,7 +93,7 @@ fn clean<K: Shape>(kind: &K, dev: &dyn BlockDevice, when: &str) -> Result<(), St
     kind.subject().check(dev).map_err(|e| format!("{when}: {e}"))
 }
 
-/// What is done: how many operations, how many threads do it.
+/// The workload: number of operations and threads.
 #[derive(Clone, Copy)]
 struct Doing {
     steps: usize,
@@ -102,8 +101,8 @@ struct Doing {
     habits: Habits,
 }
 
-/// How names were made durable: fsyncs of directories without a checkpoint, files written for the sake of their names,
-/// names taken out of the chain, fsyncs that wrote a checkpoint.
+/// How names became durable: fsyncs of directories without a checkpoint, files written to record their names, names
+/// removed from the chain, fsyncs that wrote a checkpoint.
 type Ways = [u64; 4];
 
 fn ways(did: &Did) -> Ways {
@@ -115,11 +114,11 @@ fn add(sum: &mut Ways, more: Ways) {
     sum.iter_mut().zip(more).for_each(|(sum, n)| *sum += n);
 }
 
-/// What all runs without a cut did together.
+/// Totals of all runs without a cut.
 #[derive(Default)]
 struct Sums {
     ways: Ways,
-    /// Clusters that were compressed, by kind of volume.
+    /// Compressed clusters, by kind of volume.
     packed: BTreeMap<&'static str, u64>,
 }
 
@@ -139,7 +138,7 @@ fn records(vol: &dyn FileSystem, threads: usize) -> Vec<Record> {
     (0..threads).map(|t| Record::new(ino(t))).collect()
 }
 
-/// Runs until the power goes, or to the end: then what is there is exactly what was done.
+/// Runs until power fails, or to the end: then the contents are exactly the changes made.
 fn run<K: Shape>(kind: &K, image: &Medium, seed: u64, cut: Option<u64>, doing: Doing) -> Result<Outcome, String> {
     let (dev, clock) = (Powered::new(image), clock());
     let counting = Arc::new(Counting::new(dev.device()));
@@ -148,7 +147,7 @@ fn run<K: Shape>(kind: &K, image: &Medium, seed: u64, cut: Option<u64>, doing: D
     if let Some(write) = cut {
         dev.cut_after(write);
     }
-    // Files get deltas that are synced again and again.
+    // Files get deltas and are synced repeatedly.
     let habits = match doing.habits {
         h if kind.deltas().is_some() && !h.of_names => Habits { names: 4, directories: 2, ..h },
         h => h,
@@ -207,7 +206,7 @@ fn run<K: Shape>(kind: &K, image: &Medium, seed: u64, cut: Option<u64>, doing: D
     Ok(Outcome { did, dev, records, refused })
 }
 
-/// What a cut left: recovered, judged, ended, judged.
+/// Checks the result of a cut: recovers, checks, unmounts, checks.
 fn judge<K: Shape>(kind: &K, image: &Medium, records: &[Record], files: &Still, rng: &mut Rng) -> Result<(), String> {
     let mut image = image.fork();
     for again in 0..3 {
@@ -215,7 +214,7 @@ fn judge<K: Shape>(kind: &K, image: &Medium, records: &[Record], files: &Still, 
         if again == 2 || rng.chance(1, 2) {
             break;
         }
-        // The power goes once more while it is mounted, or soon after.
+        // Power fails again during the mount, or soon after.
         let dev = Powered::new(&image);
         dev.cut_after(1 + rng.below(6));
         if let Ok(vol) = mount(kind, dev.device(), &clock()) {
@@ -239,7 +238,7 @@ fn judge<K: Shape>(kind: &K, image: &Medium, records: &[Record], files: &Still, 
             return Err(format!("{name}, which nobody touched, is changed"));
         }
     }
-    // It works on.
+    // It remains usable.
     let f = new_file(&*vol, "after").and_then(|f| vol.write(f, 0, &[7; 5000], WriteFlags::empty()));
     if f.is_err() && f != Err(vfs::Error::NoSpace) {
         return Err(format!("after recovery: {f:?}"));
@@ -259,7 +258,7 @@ fn replay() -> Option<(String, u64, u64, Loss)> {
     Some((kind, seed, write, loss))
 }
 
-/// One seed on one kind of volume, cut at some writes; the failures by name.
+/// Runs one seed on one kind of volume, cut at some writes; returns the failures by name.
 fn cuts<K: Shape>(kind: &K, seed: u64, doing: Doing, times: u64, sums: &Mutex<Sums>) -> Vec<String> {
     let name = |write: u64, loss: Loss| format!("{}:{seed}:{write}:{loss}", kind.name());
     let at = |e: String, write: u64, loss: Loss| format!("{}: {e}", name(write, loss));
@@ -328,8 +327,8 @@ fn survive_on<K: Shape>(kinds: &[K], seeds: Range<u64>, doing: Doing, times: u64
     failures.truncate(30);
     assert!(failures.is_empty(), "{n} broken promises:\n{}", failures.join("\n"));
     let sums = sums.into_inner().expect("no panic");
-    // A seed by itself may never write a whole cluster that compresses, as 109 does not: so this is asked of all together,
-    // and not of those that somebody picked. Those who change mostly names write too little at a time.
+    // A single seed may never write a whole compressible cluster, like 109. So this is required of all seeds together,
+    // and not if seeds were selected by hand. Workloads that mostly change names write too little at a time.
     let picked = replay().is_some() || std::env::var_os("JOULEFS_FIRST_SEED").is_some();
     let idle = sums.packed.iter().find(|(name, packed)| name.starts_with("compressed") && **packed == 0);
     assert!(picked || doing.habits.of_names || idle.is_none(), "nothing was compressed: {idle:?}");
@@ -350,14 +349,14 @@ fn one_thread_on_a_volume_of_any_shape_keeps_what_it_synced() {
     survive(seeds(1, 60), Doing { steps: 250, threads: 1, habits: Habits::default() }, 6);
 }
 
-/// Which writes come in what order is chance here: a failure's name tells the seed and the write, not more.
+/// The order of writes varies here: a failure's name has only the seed and the write.
 #[test]
 fn threads_at_once_on_a_volume_of_any_shape_keep_what_each_synced() {
     let habits = Habits { directories: 3, ..Habits::default() };
     survive(seeds(1, 60), Doing { steps: 120, threads: 4, habits }, 6);
 }
 
-/// By every way of making names durable.
+/// Uses every way of making names durable.
 #[test]
 fn names_made_removed_moved_and_synced_are_as_promised() {
     let ways = survive(seeds(2, 60), Doing { steps: 400, threads: 1, habits: NAMES }, 12);
@@ -372,7 +371,7 @@ fn names_of_threads_that_meet_are_as_promised() {
     assert!(ways.iter().all(|n| *n > 50) || replay().is_some(), "{ways:?}");
 }
 
-/// Contents and names, by one thread and by several, on volumes that write at the ends of their logs alone.
+/// Contents and names, by one thread and by several, on volumes whose logs only append.
 #[test]
 fn a_volume_that_only_appends_keeps_what_was_synced_however_full_and_on_zones() {
     survive_on(APPENDING, seeds(1, 60), Doing { steps: 250, threads: 1, habits: Habits::default() }, 6);
@@ -392,8 +391,8 @@ fn scherlfs_keeps_what_was_synced_however_full_and_however_room_is_made() {
     survive_on(SCHERLFS, seeds(3, 60), Doing { steps: 100, threads: 4, habits }, 6);
 }
 
-/// Linux recovers from a cut what we promised, and leaves what we find sound. Losses of whole writes only: it
-/// does not look at an inode's checksum in recovery (docs/decisions/0007-torn-nodes.md).
+/// Linux recovers everything that we promised, and leaves a volume without errors for us. Only losses of whole writes:
+/// Linux does not check an inode's checksum in recovery (docs/decisions/0007-torn-nodes.md).
 #[test]
 fn linux_keeps_what_was_synced_on_a_volume_of_any_shape() {
     let work = rig::work_dir();

@@ -1,9 +1,9 @@
-//! Is what was promised there, however it ends? And where something else is lost, was anybody told?
+//! Is everything promised there, however the run ends? And if other data is lost, was an error reported?
 //!
-//! A matrix: work of every kind; then the process is killed, or waits for `commit=` and is killed, or syncs and is killed, or
-//! unmounts; the host of the image runs full, or the device fails, in the middle of it. Then the volume is mounted again and
-//! compared with a model of what each call has promised. `JOULEFS_DEEP=1` runs ten times as many; `JOULEFS_REPLAY=<n>` does
-//! one again and says what was done.
+//! A matrix of workloads and ends: the process is killed, or waits for `commit=` and is killed, or syncs and is killed,
+//! or unmounts; the image's host becomes full or the device fails in between. Then the volume is remounted and compared
+//! with a model of what each call has promised. `JOULEFS_DEEP=1` runs ten times as many; `JOULEFS_REPLAY=<n>` repeats
+//! one and prints its operations.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -36,28 +36,28 @@ enum End {
 
 const ENDS: [End; 6] = [End::Kill, End::CommitAndKill, End::SyncAndKill, End::Unmount, End::HostFull, End::DeviceError];
 
-/// What is known of a file. Version `v` of it is `lengths[v]` bytes, each block of which says whose it is and of which version.
+/// The state of a file. Version `v` has `lengths[v]` bytes; each block contains its file and version.
 #[derive(Debug, Clone, Default)]
 struct File {
-    /// Bytes of each version that was begun to be written; they never get fewer.
+    /// Length in bytes of each version whose write was begun; never decreases.
     lengths: Vec<usize>,
-    /// The last version of which all was taken.
+    /// The last version that was fully accepted.
     taken: usize,
-    /// Names it may have: the last one, and those it had since it was last made durable.
+    /// Names it may have: the last one, and those since it was last made durable.
     names: Vec<String>,
-    /// Somebody tried to remove it.
+    /// An unlink was tried.
     removed: bool,
-    /// That succeeded.
+    /// An unlink succeeded.
     unlinked: bool,
-    /// All of it was removed, and that was promised.
+    /// Its removal is promised.
     gone: bool,
-    /// What must be there: a version that somebody made durable.
+    /// The minimum version required: one that was made durable.
     promised: Option<usize>,
     ino: Option<Ino>,
 }
 
 impl File {
-    /// Everything that was taken is durable.
+    /// Everything accepted is durable.
     fn promise(&mut self) {
         if self.unlinked {
             self.gone = true;
@@ -87,13 +87,13 @@ fn contents(id: usize, version: usize, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// A volume at work, and what it has promised.
+/// A volume in use, and its promises.
 struct Work<'v, V> {
     vol: &'v V,
     clock: &'v VirtualClock,
     rng: Rng,
     files: Vec<File>,
-    /// Calls that failed, each of which told somebody.
+    /// Failed calls, each of which returned an error.
     told: Vec<String>,
     log: String,
 }
@@ -129,7 +129,7 @@ impl<V: FileSystem> Work<'_, V> {
                 let names = &mut self.files[id].names;
                 names.push(new.clone());
                 if moved.is_err() {
-                    // It may have either.
+                    // It may have either name.
                     names.push(last.clone());
                 }
                 self.ok(&format!("rename {id} from {last:?} to {new:?}"), moved);
@@ -139,7 +139,7 @@ impl<V: FileSystem> Work<'_, V> {
                 let removed = self.vol.unlink(root, last.as_bytes());
                 self.vol.forget(ino, 1);
                 self.files[id].ino = None;
-                // What was not removed is not looked at any more.
+                // A file whose unlink failed is no longer used.
                 self.files[id].unlinked = self.ok(&format!("unlink {id} {last:?}"), removed).is_some();
             }
             16 => {
@@ -165,7 +165,7 @@ impl<V: FileSystem> Work<'_, V> {
         }
     }
 
-    /// Writes a new version over the whole file, and behind its end.
+    /// Writes a new version over the whole file, and past its end.
     fn write(&mut self, id: usize, ino: Ino) {
         let file = &mut self.files[id];
         let was = file.lengths.last().copied().unwrap_or_default();
@@ -203,7 +203,7 @@ fn found<V: FileSystem>(vol: &V) -> BTreeMap<String, Vec<u8>> {
     out
 }
 
-/// Demands of a file what was promised. `exact`: it must be as it was last.
+/// Checks a file against its promises. `exact`: it must have its last state.
 fn kept(id: usize, file: &File, found: &BTreeMap<String, Vec<u8>>, exact: bool) {
     let at: Vec<(&String, &Vec<u8>)> = found
         .iter()
@@ -230,7 +230,7 @@ fn kept(id: usize, file: &File, found: &BTreeMap<String, Vec<u8>>, exact: bool) 
     }
     for (index, block) in bytes.chunks(BLOCK).enumerate() {
         let is = |v: usize| {
-            // Behind the end of that version there may be what another one had there.
+            // Past the end of that version, another version's data may follow.
             let len = file.lengths[v].saturating_sub(index * BLOCK).min(block.len());
             len > 0 && block[..len] == block_of(id, v, index)[..len]
         };
@@ -244,14 +244,14 @@ fn kept(id: usize, file: &File, found: &BTreeMap<String, Vec<u8>>, exact: bool) 
     }
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug, Clone, Copy, Default)]
 struct Came {
-    /// Promises that were kept.
+    /// Promises kept.
     promised: usize,
-    /// Callers that were told of a failure.
+    /// Errors returned to callers.
     told: usize,
-    /// It ended by an unmount that succeeded.
+    /// It ended by a successful unmount.
     clean: bool,
 }
 
@@ -303,7 +303,7 @@ fn run<S: Subject>(subject: &S, base: &Memory, end: End, seed: u64, shown: bool)
         }
         End::Unmount => exact = work.ok("unmount", vol.unmount()).is_some(),
         End::HostFull | End::DeviceError => {
-            // Somebody makes room, or nobody does.
+            // In some runs, space is freed.
             if rng.chance(1, 3) {
                 dev.inner().leave(u64::MAX);
                 dev.heal();
@@ -328,7 +328,7 @@ fn run<S: Subject>(subject: &S, base: &Memory, end: End, seed: u64, shown: bool)
         .unwrap_or_else(|e| panic!("mounting again: {e}"));
     let found = found(&*again);
     for (id, file) in files.iter().enumerate().filter(|(_, file)| !file.lengths.is_empty()) {
-        // Where a call failed, what it was asked for may be there or not; what succeeded is.
+        // The effect of a failed call may exist or not; that of a successful one exists.
         kept(id, file, &found, exact);
     }
     if matches!(end, End::Unmount) {
@@ -373,7 +373,7 @@ fn matrix<S: Subject>(subject: &S, blocks: u64, count: u64) {
         );
     }
     assert!(failed.is_empty(), "{} runs failed:\n{}", failed.len(), failed.join("\n"));
-    // A matrix whose faults hit nothing would show nothing.
+    // The matrix is useless if its faults hit nothing.
     if replay.is_none() {
         assert!(came.values().all(|(_, sum, _)| sum.promised > 0), "{came:?}");
         assert!(came[&End::HostFull].1.told > 0 && came[&End::DeviceError].1.told > 0, "{came:?}");

@@ -1,5 +1,5 @@
-//! The recordings with contents that are shipped (`recordings/`), made again: every file that the programs left is there,
-//! byte for byte, on a volume with deltas, and both checkers accept the volume, with deltas and settled.
+//! Replays the shipped recordings with contents (`recordings/`): every file that the programs left exists, byte for
+//! byte, on a volume with deltas, and both checkers accept the volume, with deltas and settled.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -45,7 +45,7 @@ fn volume(image: &Path) -> Arc<Volume> {
     Volume::mount(device, clock(), MountOptions::default()).unwrap()
 }
 
-/// What files hold, as `scripts/record-programs` writes it down: length and SHA-256, or where a link leads.
+/// The contents of files, in the format of `scripts/record-programs`: length and SHA-256, or a link's target.
 fn held(fs: &dyn FileSystem) -> BTreeMap<String, String> {
     let (mut all, mut todo) = (BTreeMap::new(), vec![String::new()]);
     while let Some(dir) = todo.pop() {
@@ -79,14 +79,14 @@ fn held(fs: &dyn FileSystem) -> BTreeMap<String, String> {
     all
 }
 
-/// What the programs left. Of files that they did not change, a recording may have the length only.
+/// What the programs left. For files that they did not change, a recording may have only the length.
 fn left(recording: &Path) -> BTreeMap<String, String> {
     let text = std::fs::read_to_string(recording.with_extension("sums")).unwrap();
     text.lines().map(|line| line.split_once("  ").unwrap()).map(|(held, path)| (path.into(), held.into())).collect()
 }
 
-/// Files that are not as they were left; names that are missing or too many among them. A name that no call looked up is not
-/// in the recording.
+/// Files that differ from what the programs left, including missing and extra names. A name that no call looked up is
+/// not in the recording.
 fn differing(left: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Vec<String> {
     let same = |name: &String, held: &String| match (held.strip_suffix(" as before"), now.get(name)) {
         (Some(length), Some(now)) => now.split(' ').next() == Some(length),
@@ -111,7 +111,7 @@ fn every_recorded_program_leaves_the_same_files_on_a_volume_with_deltas_that_set
         let (done, whole) = replay(again().root(), again(), &*volume, &Tempo::BackToBack, |_| ());
         whole.unwrap();
         assert_eq!((done.left_out, done.generated), (0, 0), "{name}: {done:?}");
-        // Programs with several threads may find a name that another thread removed then, and not now.
+        // In programs with several threads, a replayed lookup may race differently with a removal.
         assert!(done.diverged * 1000 <= done.calls, "{name}: {done:?}");
         with_deltas += u64::from(volume.counters.deltas.load(Relaxed) > 0);
         let same = |what: &str| {
@@ -141,7 +141,7 @@ fn without_contents_the_same_recording_leaves_other_files() {
     let stripped = std::fs::read(stripped).unwrap();
     let again = || events(Cursor::new(stripped.clone()));
     let volume = volume(&room.path().join("image"));
-    // What was there, from the recording with contents.
+    // The initial files, from the recording with contents.
     let before = events(File::open(&recording).unwrap());
     prepare(before.root(), before, &*volume, || ()).unwrap().1.unwrap();
     let (done, _) = replay(again().root(), again(), &*volume, &Tempo::BackToBack, |_| ());

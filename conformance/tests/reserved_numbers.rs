@@ -1,5 +1,5 @@
-//! Node numbers that the superblock names are never handed out, and a quota file that is lost is restored without harm to
-//! any file.
+//! Node numbers named in the superblock are never allocated, and a lost quota file is restored without damage to other
+//! files.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ fn mount(image: &Memory) -> (Arc<Memory>, Arc<Volume>) {
     (dev.clone(), Volume::mount(dev, clock(), MountOptions::default()).unwrap())
 }
 
-/// Makes files with contents that say whose they are; their numbers.
+/// Creates files whose contents identify them; returns their numbers.
 fn fill(vol: &Volume, count: usize) -> BTreeSet<u64> {
     let new = NewNode { kind: FileKind::Regular, perm: 0o644, umask: 0, rdev: Default::default() };
     let make = |n: usize| {
@@ -53,12 +53,12 @@ fn superblock(image: &Memory) -> SuperBlock {
     SuperBlock::check(&block(image, 0)).unwrap()
 }
 
-/// Takes an inode's entry from the NAT of a fresh volume, and its block if that is to be lost too.
+/// Removes an inode's entry from the NAT of a new volume, and its block if `block_too`.
 fn lose(image: &Memory, ino: Ino, block_too: bool) {
     let sb = superblock(image);
     let (n, i) = nat::position(ino.nid());
     let mut addr = 0;
-    // A fresh volume has its first nodes in the journals of both packs.
+    // A new volume has its first nodes in the journals of both packs.
     for at in [sb.cp, sb.cp.plus(512)] {
         let head = block(image, at.0.into());
         let cp = Checkpoint::check(&sb, &head[..]).unwrap();
@@ -122,7 +122,7 @@ fn the_number_of_a_quota_file_that_is_lost_is_given_to_nobody_and_a_repair_resto
     }
 }
 
-/// As volumes are that were written to while such a number counted as free.
+/// Like volumes that were written to while such a number counted as free.
 #[test]
 fn a_file_that_has_taken_the_number_of_a_quota_file_keeps_it() {
     let fresh = volume();

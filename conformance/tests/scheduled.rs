@@ -1,9 +1,9 @@
-//! What schedules leave, shown to Linux: after an unmount it finds the tree that we find, and after a cut it
-//! recovers the one that we recover.
+//! Checks the results of schedules with Linux: after an unmount it finds our tree, and after a cut it recovers the same
+//! tree as we do.
 //!
-//! The seeds are those of the crate `schedules`, a sample of them: each image takes Linux two seconds.
-//! Compressed files are shown to a kernel that `scripts/install-tools kernel` built, if there is one: Debian's knows none.
-//! `JOULEFS_DEEP=1` shows it fifty times as many; `JOULEFS_REPLAY=SEED` shows it one.
+//! The seeds are a sample of those of the crate `schedules`: each image takes Linux two seconds. Compressed files need
+//! a kernel built by `scripts/install-tools kernel`: Debian's does not support them. `JOULEFS_DEEP=1` checks fifty
+//! times as many; `JOULEFS_REPLAY=SEED` checks one.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -16,14 +16,14 @@ use judges::oracle::tree;
 
 use crate::rig::*;
 
-/// Which seeds, of all.
+/// One seed in this many.
 const EACH: u64 = 17;
 
 fn is_compressed(seed: u64) -> bool {
     Course::of(&Case::new(seed)).mounting.compress.is_some()
 }
 
-/// Tells how the two differ, or what either finds fault with.
+/// Returns how the two differ, or the errors that either finds.
 fn compare(seed: u64, dir: &std::path::Path) -> Result<bool, String> {
     let (outcome, left) = run_and_keep(&Case::new(seed)).map_err(|f| f.to_string())?;
     let image = dir.join(format!("{seed}.img"));
@@ -39,7 +39,7 @@ fn compare(seed: u64, dir: &std::path::Path) -> Result<bool, String> {
         _ => kernel(),
     };
     let run = kernel.run(&theirs, &format!("{TREELIST} >$OUT/tree"));
-    // What Linux says of a pack whose head was written before the cut and whose tail was never: it does not count.
+    // Linux's message for a pack whose head was written before the cut but not its tail: it does not count.
     let complaints: Vec<_> = run.complaints().into_iter().filter(|l| !l.ends_with("invalid crc_offset: 0")).collect();
     if !run.ok() || !complaints.is_empty() {
         return Err(format!("{complaints:?}\n{}", run.describe()));

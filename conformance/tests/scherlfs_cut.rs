@@ -1,8 +1,8 @@
-//! ScherlFS after a power cut is as it was after some call, and no call that was made durable is missing.
+//! After a power cut, ScherlFS is as it was after some call, and no durable call is missing.
 //!
-//! Calls at random run beside the plain tree, of which a copy is kept for every call since the last sync. The power goes
-//! at a write; what the medium may then hold is judged by the second reader, mounted, and must be one of these copies,
-//! whole. A cut in recovery is recovered again.
+//! Random calls run next to the plain tree, with a copy of the tree for every call since the last sync. Power fails at
+//! a write; each possible content of the medium is checked by the second reader and mounted, and must equal one of
+//! these copies. A cut in recovery is recovered again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ fn new_file() -> NewNode {
     NewNode { kind: FileKind::Regular, perm: 0o600, umask: 0, rdev: DeviceNumber::default() }
 }
 
-/// Whether what is below a directory, or a file, is what the plain tree says.
+/// Compares everything below a directory, or a file, with the plain tree.
 fn compare(volume: &Volume, plain: &Plain, id: usize, ino: Ino, path: &str) -> Result<(), String> {
     let told = |e: vfs::Error| format!("{path}: {e}");
     let (attr, object) = (volume.getattr(ino).map_err(told)?, &plain.objects[id]);
@@ -57,12 +57,12 @@ fn compare(volume: &Volume, plain: &Plain, id: usize, ino: Ino, path: &str) -> R
     }
 }
 
-/// The device after a course of calls, the states it may be in, and its writes.
+/// The device after a course of calls, its possible states, and its writes.
 struct Done {
     dev: Arc<PowerCut>,
     states: Vec<Plain>,
     writes: u64,
-    /// Those before its first call.
+    /// Writes before its first call.
     begun: u64,
     tidied: scherlfs::Done,
 }
@@ -75,9 +75,9 @@ struct Course {
     calls: u64,
     names: u64,
     ticks: u64,
-    /// A file that was written is often written on at once, and synced in between.
+    /// A written file is often appended to immediately, and synced in between.
     written_on: bool,
-    /// That is from the beginning one whose extents stand in several continuations.
+    /// The file's extents are in several continuations from the beginning.
     worn: bool,
 }
 
@@ -89,11 +89,11 @@ struct Run<'c> {
     /// The volume's number of each object.
     inos: Vec<Ino>,
     rng: Rng,
-    /// The file that was written last.
+    /// The last written file.
     last: Option<usize>,
 }
 
-/// What a call came to.
+/// The result of a call.
 enum Call {
     Changed,
     Durable,
@@ -104,7 +104,8 @@ impl Run<'_> {
         id.filter(|id| matches!(self.plain.objects[*id].body, Body::File(_)))
     }
 
-    /// Makes a file of blocks and holes in turns, so much of whose inode is attributes that its extents need continuations.
+    /// Creates a file with alternating blocks and holes, whose inode is so full of attributes that its extents need
+    /// continuations.
     fn wear(&mut self) -> vfs::Result<()> {
         let id = self.plain.objects.len();
         self.plain.create(0, b"worn", Body::File(Default::default()), 0o600)?;
@@ -121,7 +122,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Writes to the file that was written last: behind its end, or somewhere in it; or syncs it.
+    /// Writes to the last written file, at its end or inside it; or syncs it.
     fn write_on(&mut self, id: usize, step: u64) -> vfs::Result<Call> {
         if self.rng.below(4) == 0 {
             self.volume.fsync(self.inos[id], false)?;
@@ -135,7 +136,7 @@ impl Run<'_> {
         Ok(Call::Changed)
     }
 
-    /// One call, of the plain tree first: after a cut both may be found.
+    /// One call, on the plain tree first: after a cut either state may be found.
     fn call(&mut self, step: u64) -> vfs::Result<Call> {
         if let Some(id) = self.last.filter(|_| self.course.written_on && self.rng.below(8) > 0) {
             return self.write_on(id, step);
@@ -226,7 +227,7 @@ impl Run<'_> {
             }
             (12, ..) => {
                 self.clock.advance(Duration::from_secs(6));
-                // What is done beside callers needs several steps.
+                // Background work needs several steps.
                 for _ in 0..self.course.ticks {
                     volume.tick()?;
                 }
@@ -237,7 +238,7 @@ impl Run<'_> {
     }
 }
 
-/// Runs a course until the power goes at a write, or to its end.
+/// Runs a course until power fails at a write, or to its end.
 fn run(course: &Course, seed: u64, cut: Option<u64>) -> Done {
     let clock = Arc::new(VirtualClock::default());
     let made = Arc::new(Memory::new(course.mib * 256));
@@ -259,7 +260,7 @@ fn run(course: &Course, seed: u64, cut: Option<u64>) -> Done {
         for step in 0..course.calls {
             let done = run.call(step);
             match done {
-                // On a stage that is lost nothing is durable.
+                // On a stage that is lost, nothing is durable.
                 Ok(Call::Durable) if course.subject.beside => {}
                 Ok(Call::Durable) => states = vec![run.plain.clone()],
                 Ok(Call::Changed) => states.push(run.plain.clone()),
@@ -285,7 +286,7 @@ fn judge(course: &Course, image: Memory, states: &[Plain], place: &str, again: O
         let dev = Arc::new(PowerCut::new(image.fork()));
         dev.cut_after(write);
         if let Ok(volume) = course.subject.mount(dev.clone(), clock.clone()) {
-            // Recovery wrote less than that: the power goes at the unmount.
+            // Recovery needed fewer writes: power fails at the unmount.
             let _ = volume.unmount();
         }
         judge(course, dev.image(Loss::Random(write)), states, &format!("{place}, again at {write}"), None);
@@ -301,7 +302,7 @@ fn judge(course: &Course, image: Memory, states: &[Plain], place: &str, again: O
         }
     });
     assert!(found, "{place}: none of {} states: {why:?}", states.len());
-    // It goes on living.
+    // It remains usable.
     let file = volume.mknod(ME, volume.root(), b"afterwards", &new_file()).expect("a file").attr.ino;
     volume.write(file, 0, &[7; 9000], WriteFlags::empty()).expect("writes");
     volume.unmount().expect("unmounts");
@@ -317,7 +318,7 @@ fn every_cut(course: &Course, seeds: std::ops::Range<u64>) {
         let Done { writes, begun, .. } = run(course, seed, None);
         let mut rng = Rng::new(seed + 1000);
         let step = ((writes - begun) / 40).max(1);
-        // What is made before the course begins is no state of it; the mount alone is cut.
+        // What is created before the course is not one of its states; only the mount is cut.
         let mut cut = if course.worn { begun } else { 0 } + 1 + rng.below(step);
         while cut <= writes {
             let done = run(course, seed, Some(cut));
@@ -370,7 +371,7 @@ fn so_it_is_when_the_log_goes_round_a_full_volume() {
     every_cut(&course(mounted, 6, 400), 300..304);
 }
 
-/// A volume of small segments on the charger, with room made as this says.
+/// A volume of small segments on the charger, with space freed in this way.
 fn cleaned(clean: &str, mib: u64) -> Course {
     let clean = Clean::parse(clean).expect("a strategy");
     let mounted = MountOptions { clean, power: Power::Powered, checkpoint_blocks: 300, ..MountOptions::default() };
@@ -382,7 +383,7 @@ fn cleaned(clean: &str, mib: u64) -> Course {
     }
 }
 
-/// What was moved to make room, and what was brought together, in a course that is not cut.
+/// Blocks moved to free space, and blocks defragmented, in a course without a cut.
 fn moved(course: &Course, seed: u64) -> (u64, u64) {
     let done = run(course, seed, None);
     (done.tidied.moved, done.tidied.gathered)
@@ -410,14 +411,14 @@ fn so_it_is_when_those_that_pay_best_are_cleared_and_files_are_brought_together(
     every_cut(&course, 600..605);
 }
 
-/// The stage is lost, and with it what was only there: the disk is as it was after some call all the same.
+/// The stage is lost, with everything only on it: the disk is still as it was after some call.
 #[test]
 fn so_is_the_disk_of_an_archive_without_what_stood_beside_it() {
     let mounted = MountOptions { sync: Sync::Burst, dirty: 40, checkpoint_blocks: 60, ..MountOptions::default() };
     every_cut(&course(mounted, 8, 120), 700..706);
 }
 
-/// A course of a file that is written on, with inodes placed so.
+/// A course of a file that is appended to, with this placement of inodes.
 fn placed(placement: Placement, mounted: MountOptions) -> Course {
     let mounted = MountOptions { placement: Some(placement), ..mounted };
     Course { written_on: true, ..course(mounted, 12, 160) }
@@ -450,7 +451,7 @@ fn so_it_is_with_every_placement_under_every_strategy() {
     }
 }
 
-/// A course of a file of several continuations, of which an update touches one.
+/// A course of a file with several continuations, of which an update changes one.
 fn worn(like: Course) -> Course {
     Course { written_on: true, worn: true, calls: 300, ..like }
 }

@@ -1,5 +1,5 @@
-//! No byte of ScherlFS's metadata can change without somebody noticing: the mount, a read, or the second reader. What nobody
-//! notices changes nothing that is read. On no bytes there is a panic.
+//! No byte of ScherlFS's metadata can change without detection: by the mount, a read, or the second reader. An
+//! undetected change affects nothing that is read. No change causes a panic.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,7 +12,7 @@ use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Flow, Ino, NewNode, SetAtt
 
 const ME: Caller = Caller { uid: 0, gid: 0 };
 
-/// Everything that can be read of a volume: attributes, contents, targets and extended attributes by path.
+/// Everything readable on a volume: attributes, contents, targets and extended attributes by path.
 type Seen = BTreeMap<Vec<u8>, String>;
 
 fn look(volume: &Volume, ino: Ino, path: &[u8], seen: &mut Seen) -> vfs::Result<()> {
@@ -22,7 +22,7 @@ fn look(volume: &Volume, ino: Ino, path: &[u8], seen: &mut Seen) -> vfs::Result<
         text += &format!(" {name:?}={:?}", volume.getxattr(ino, &name)?);
     }
     match attr.kind {
-        // Its own map shows where inodes are; that is judged by what they hold.
+        // Its own map shows the inodes' places; they are checked by their contents.
         FileKind::Regular if path == b"/.ifile" => text = String::new(),
         FileKind::Regular => {
             let mut bytes = vec![0; attr.size.min(1 << 20) as usize];
@@ -58,7 +58,7 @@ fn all(dev: Arc<Memory>, clock: Arc<VirtualClock>) -> vfs::Result<Seen> {
     Ok(seen)
 }
 
-/// A volume with every kind of structure, clean or with a log behind its checkpoint; and its blocks of contents.
+/// A volume with every kind of structure, clean or with a log after its checkpoint; and its content blocks.
 fn volume(clean: bool, clock: &Arc<VirtualClock>) -> (Arc<Memory>, BTreeSet<u64>) {
     let (dev, subject) = (Arc::new(Memory::new(1024)), ScherlFs::default());
     subject.format(dev.clone(), &**clock).unwrap();
@@ -82,7 +82,7 @@ fn volume(clean: bool, clock: &Arc<VirtualClock>) -> (Arc<Memory>, BTreeSet<u64>
     };
     fill("a");
     if !clean {
-        // What follows lies behind a checkpoint.
+        // The following is after a checkpoint.
         volume.unmount().unwrap();
         drop(volume);
         let volume = subject.mount(dev.clone(), clock.clone()).unwrap();
@@ -106,10 +106,10 @@ fn volume(clean: bool, clock: &Arc<VirtualClock>) -> (Arc<Memory>, BTreeSet<u64>
     (dev, contents(&volume))
 }
 
-/// Where the link of the volume points to. Such a block has no checksum either, and nobody says where it lies.
+/// Target of the volume's symbolic link. Such a block has no checksum either, and its place is not listed.
 const TARGET: &[u8] = b"../dir";
 
-/// Blocks of contents of files, which have no checksum of their own.
+/// Content blocks of files, which have no checksum.
 fn contents(volume: &Volume) -> BTreeSet<u64> {
     let mut out = BTreeSet::new();
     let mut waiting = vec![volume.root()];
@@ -175,8 +175,8 @@ fn no_byte_of_a_clean_volumes_metadata_changes_unnoticed() {
     flips(true);
 }
 
-/// A flip in the log behind the checkpoint is where the log ends: what follows is as if it had not been written, which no
-/// reader can tell from a power cut. So what must not be is a mixture; see `scherlfs_cut`. Here only panics are looked for.
+/// A flipped bit in the log after the checkpoint ends the log: the rest counts as not written, which no reader can
+/// distinguish from a power cut. A mixture would be wrong; see `scherlfs_cut`. This test only looks for panics.
 #[test]
 fn no_flip_behind_the_checkpoint_makes_a_reader_panic() {
     let clock = Arc::new(VirtualClock::default());

@@ -1,8 +1,7 @@
-//! What our repair calls repaired, `fsck.f2fs` calls clean: fields that lie, and whole blocks that are not
-//! what was written there.
+//! Whatever our repair calls repaired, `fsck.f2fs` calls clean: wrong fields, and whole blocks with wrong contents.
 //!
-//! `JOULEFS_DEEP=1` tries fifty times as much, `JOULEFS_FIRST_SEED=<n>` other cases;
-//! `JOULEFS_REPLAY=<volume>:<n>` does one case again and says what was done.
+//! `JOULEFS_DEEP=1` tries fifty times as much, `JOULEFS_FIRST_SEED=<n>` other cases; `JOULEFS_REPLAY=<volume>:<n>`
+//! repeats one case and prints its damage.
 
 use std::path::Path;
 use std::process::Command;
@@ -28,13 +27,13 @@ fn base(volume: u64) -> Memory {
     }
 }
 
-/// In memory where that can be: no case asks for a real disk.
+/// In memory if possible: no case needs a real disk.
 fn work_dir() -> tempfile::TempDir {
     let shm = Path::new("/dev/shm");
     if shm.is_dir() { tempfile::tempdir_in(shm) } else { tempfile::tempdir() }.expect("a temporary directory")
 }
 
-/// A tree of every shape of file, put into a volume by f2fs-tools.
+/// A tree with files of every layout, put on a volume by f2fs-tools.
 fn theirs(features: &[&str]) -> Memory {
     let dir = work_dir();
     let (image, tree) = (dir.path().join("image"), dir.path().join("tree"));
@@ -53,18 +52,18 @@ fn fill(tree: &Path) {
     for i in 0..300 {
         std::fs::write(at(&format!("entry_many/entry_number_{i}")), format!("number {i}")).unwrap();
     }
-    // Every block says that it is contents, in words that are no node numbers.
+    // Every block is recognizable as contents, with words that are not node numbers.
     let bytes = vec![0xA5; 9 << 20];
     std::fs::write(at("entry_big"), &bytes).unwrap();
     std::fs::write(at("entry_blocks"), &bytes[..50_000]).unwrap();
     std::fs::write(at("entry_inline"), b"inline").unwrap();
     std::fs::write(at("entry_dir/entry_deep/entry_leaf"), b"leaf").unwrap();
-    // Beside each other: sload.f2fs 1.15 leaves a wrong checksum in an inode named in two directories.
+    // In the same directory: sload.f2fs 1.15 leaves a wrong checksum in an inode named in two directories.
     std::fs::hard_link(at("entry_blocks"), at("entry_again")).unwrap();
     std::os::unix::fs::symlink("entry_inline", at("entry_link")).unwrap();
 }
 
-/// A copy with one to three things wrong.
+/// A copy with one to three damages.
 fn damaged(base: &Memory, forger: &Forger, misplacer: &Misplacer, volume: u64, n: u64) -> (Memory, String) {
     let image = base.fork();
     let mut rng = Rng::new(volume << 32 | n);
@@ -77,7 +76,7 @@ fn damaged(base: &Memory, forger: &Forger, misplacer: &Misplacer, volume: u64, n
     (image, format!("{volume}:{n} ({})", places.join("; ")))
 }
 
-/// False if there was no repair; panics if `fsck.f2fs` does not agree with it.
+/// False if there was no repair; panics if `fsck.f2fs` disagrees with it.
 fn agreed(image: &Memory) -> bool {
     let told = std::env::var_os("JOULEFS_REPLAY").is_some();
     let done = match ::fsck::repair(image, &::fsck::Options::default()) {
@@ -97,7 +96,7 @@ fn agreed(image: &Memory) -> bool {
     true
 }
 
-/// Panics if `fsck.f2fs` finds fault with an image.
+/// Panics if `fsck.f2fs` finds errors in an image.
 pub fn clean_for_f2fs_tools(image: &Memory, told: bool) {
     let work = work_dir();
     let path = work.path().join("image");
@@ -114,8 +113,8 @@ pub fn clean_for_f2fs_tools(image: &Memory, told: bool) {
         assert!(faults.is_empty(), "exit {:?}: {}", verdict.output.exit, faults.join(" | "));
         return;
     }
-    // Usage is to be counted anew. `fsck.f2fs` does that even in a dry run, where it trips over its own
-    // unwritten changes, so what counts is a run that may write, and what it finds afterwards.
+    // Usage must be recounted. `fsck.f2fs` does that even in a dry run, where it trips over its own unwritten changes.
+    // So the result of a run that may write counts, and what it finds afterwards.
     let run = Command::new(locate("fsck.f2fs", "f2fs-tools")).arg("-f").arg(&path).output().expect("fsck.f2fs");
     let said = String::from_utf8_lossy(&run.stdout);
     if told {
@@ -126,20 +125,21 @@ pub fn clean_for_f2fs_tools(image: &Memory, told: bool) {
     assert!(faults(&after).is_empty(), "after counting usage: {}", faults(&after).join(" | "));
 }
 
-/// What `fsck.f2fs` changes on any volume that it may write to, and calls no fault when it may not: it sets
-/// every count of failed cleanings to zero, pinned files' too, and SIT types of the segments that it has just
-/// written usage to.
+/// What `fsck.f2fs` changes on any writable volume without reporting it in a dry run: it sets every count of failed
+/// cleanings to zero, including those of pinned files, and the SIT types of the segments to which it has just written
+/// usage.
 fn is_habit(line: &str) -> bool {
     line.contains("reset i_gc_failures") || line.contains("(check_sit_types:")
 }
 
-/// The lines that find fault, but for what our checker leaves out (docs/fsck.md): what quota files say.
+/// The lines that report errors, except those about the contents of quota files, which our checker leaves out
+/// (docs/fsck.md).
 fn faults(text: &str) -> Vec<&str> {
     let of_quota = |line: &&str| ["quotaio", "fsck_chk_quota_files"].iter().any(|origin| line.contains(origin));
     let marks = ["[Fail", "ASSERT", "[FIX]", "[ERROR]", "Error:", "Can't find a valid"];
     let fault = |line: &&str| marks.iter().any(|mark| line.contains(mark)) && !is_habit(line);
     let quota = text.lines().any(|line| of_quota(&line));
-    // The sum that every fault adds to.
+    // The sum that every error adds to.
     let sum = |line: &&str| quota && line.contains("other corrupted bugs");
     text.lines().filter(fault).filter(|line| !of_quota(line) && !sum(line)).collect()
 }

@@ -1,10 +1,10 @@
-//! Whenever something became durable on a volume with deltas, a copy that is settled holds the same: for us, for
-//! `fsck.f2fs`, and for Linux, which knows no deltas.
+//! At each point where data became durable on a volume with deltas, a settled copy has the same contents: for us, for
+//! `fsck.f2fs`, and for Linux, which does not support deltas.
 //!
-//! Random operations on small trees, many of them small changes that are synced. After each that flushed, the device is copied
-//! as the power would leave it if it went now and everything unflushed were lost. One copy is listed as it is, another
-//! is settled first; both must hold the same names, sizes, times and contents. `JOULEFS_DEEP=1` shows every such copy to
-//! `fsck.f2fs` and to Linux, otherwise a sample.
+//! Random operations on small trees, many of them small changes that are synced. After each flush, the device is copied
+//! as a power cut would leave it if everything unflushed were lost. One copy is listed unchanged, another is settled
+//! first; both must have the same names, sizes, times and contents. `JOULEFS_DEEP=1` checks every such copy with
+//! `fsck.f2fs` and Linux, otherwise a sample.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,10 +25,10 @@ use vfs::{Caller, FileSystem};
 use crate::rig::*;
 
 const ME: Caller = Caller { uid: 0, gid: 0 };
-/// Space used differs: delta nodes go.
+/// Space used differs: delta nodes are removed.
 const LISTED: Listing = Listing { directory_sizes: true, blocks: false, ignore_times: false };
 
-/// Time stands still between two recoveries, so that what these date is the same.
+/// The time is fixed, so that two recoveries write the same dates.
 fn clock() -> Arc<VirtualClock> {
     Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)))
 }
@@ -39,21 +39,21 @@ fn listed(image: &Memory) -> Result<String, String> {
     of_vfs(&*vol, LISTED).map_err(|e| format!("cannot list: {e}"))
 }
 
-/// A copy settled, and how many deltas it had.
+/// A settled copy, and the number of its deltas.
 fn settled(image: &Memory) -> Result<(Memory, u64), String> {
     let dev = Arc::new(image.fork());
     let done = settle(dev.clone(), clock(), &mut |_, _| ()).map_err(|e| format!("settling: {e}"))?;
     Ok((dev.fork(), done.map_or(0, |d| d.deltas)))
 }
 
-/// What was durable at one moment.
+/// The durable contents at one point.
 struct Point {
     name: String,
     image: Memory,
     record: Record,
 }
 
-/// Runs random operations and takes down every moment at which something was flushed.
+/// Runs random operations and records every point at which something was flushed.
 fn points(seed: u64, steps: usize, options: MountOptions, habits: Habits) -> Vec<Point> {
     let base = Memory::new(64 * 256);
     let clock = clock();
@@ -77,7 +77,7 @@ fn points(seed: u64, steps: usize, options: MountOptions, habits: Habits) -> Vec
     found
 }
 
-/// Judges one moment by ourselves: the settled copy, its tree, and how many deltas it had.
+/// Checks one point with our own code: returns the settled copy, its tree, and the number of its deltas.
 fn judge(p: &Point) -> Result<(Memory, String, u64), String> {
     let before = listed(&p.image)?;
     let (plain, deltas) = settled(&p.image)?;
@@ -97,7 +97,7 @@ fn theirs(plain: &Memory, dir: &Path) -> Result<(), String> {
     Err(format!("fsck.f2fs: {:?}\n{}", verdict.complaints, verdict.output))
 }
 
-/// Linux lists images that lie in a directory as `image.0` and on.
+/// Linux lists images in a directory, named `image.0` and so on.
 fn linux_lists(dir: &Path, trees: &[(String, String)]) -> Vec<String> {
     let run = kernel().without_mount().directory(dir).timeout(std::time::Duration::from_secs(1800)).run(
         &dir.join("image.0"),
@@ -130,7 +130,7 @@ fn linux_lists(dir: &Path, trees: &[(String, String)]) -> Vec<String> {
 
 /// Few small files, so that most have deltas.
 const SMALL: Habits = Habits { names: 4, directories: 2, longest: 60_000, syncs: 30, of_names: false, alone: true };
-/// One or two longer ones, whose deltas their inodes have no room for.
+/// One or two longer files, whose inodes have no space for their deltas.
 const LONG: Habits = Habits { names: 2, directories: 1, longest: 4_500_000, syncs: 30, of_names: false, alone: true };
 
 #[test]
@@ -165,7 +165,7 @@ fn a_copy_settled_at_any_durable_point_holds_the_same_for_linux() {
                 }
                 shown += 1;
             }
-            // Images of 64 MiB lie in memory.
+            // Images of 64 MiB are in memory.
             if trees.len() == 24 {
                 failures.extend(linux_lists(dir, &std::mem::take(&mut trees)));
             }
@@ -182,8 +182,7 @@ fn a_copy_settled_at_any_durable_point_holds_the_same_for_linux() {
     );
 }
 
-/// The judge's own test: a settling that only gives the magic number back leaves trees that differ, or files that
-/// nobody can read.
+/// Tests the check: a settling that only restores the magic number leaves different trees or unreadable files.
 #[test]
 fn a_settling_that_folds_nothing_is_noticed() {
     let (mut noticed, mut with_deltas) = (0, 0);
@@ -195,7 +194,7 @@ fn a_settling_that_folds_nothing_is_noticed() {
         with_deltas += 1;
         let before = listed(&p.image).unwrap();
         let unfolded = Arc::new(p.image.fork());
-        // Recovered and unmounted, as settling does it first.
+        // Recovered and unmounted, the first step of settling.
         mount_device(unfolded.clone(), false).unwrap().unmount().unwrap();
         for copy in [0, 1] {
             let mut block = [0; 4096];
@@ -209,7 +208,7 @@ fn a_settling_that_folds_nothing_is_noticed() {
     assert!(with_deltas > 5 && noticed == with_deltas, "{noticed} of {with_deltas}");
 }
 
-/// A copy from which one delta is gone before it is settled. `None` if no inode has a zone.
+/// A copy without one of its deltas, before settling. `None` if no inode has a zone.
 fn without_one_delta(image: &Memory) -> Option<Memory> {
     let dev = Arc::new(image.fork());
     mount_device(dev.clone(), false).unwrap().unmount().unwrap();
@@ -222,7 +221,7 @@ fn without_one_delta(image: &Memory) -> Option<Memory> {
         let block = places.node(&dev, nid);
         let raw = RawInode::of(&block);
         let Ok(d) = raw.divide(places.sb.features) else { continue };
-        // One that changes something.
+        // A delta that changes the page.
         let Some(slot) = delta::entries(raw, d).find(|e| !e.payload.is_empty()).map(|e| e.slot) else { continue };
         places.edit(&dev, nid, true, |b| {
             let raw = RawInode::of_mut(b);

@@ -1,4 +1,4 @@
-//! Volumes of any shape to cut the power of: how they are made and mounted, and how full they are.
+//! Volumes of every kind for power cuts: how they are made and mounted, and how full they are.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,27 +13,27 @@ use trials::subject::{F2fs, ScherlFs, Subject};
 use vfs::{Commit, Power};
 use victim::Policy;
 
-/// A volume to do things on, of some file system.
+/// A kind of volume, on some file system.
 pub trait Shape: Sync {
-    /// Which.
+    /// The file system.
     type Of: Subject;
     /// How the volume is made and mounted.
     fn subject(&self) -> Self::Of;
-    /// What it is called.
+    /// Its name.
     fn name(&self) -> &'static str;
     /// Its size.
     fn mib(&self) -> u64;
-    /// So much of it is full of files nobody touches, in percent, torn to pieces.
+    /// Percent filled with unchanging, fragmented files.
     fn full(&self) -> u64;
-    /// What the volume is told once it is mounted.
+    /// Settings applied after mounting.
     fn tuned(&self) -> &'static [(&'static str, &'static str)];
-    /// What is done to a new volume beside.
+    /// Further preparation of a new volume.
     fn made(&self, _dev: &Arc<Memory>) {}
-    /// It is written at the ends of its logs alone.
+    /// Whether its logs only append.
     fn appends(&self) -> bool {
         false
     }
-    /// It may hold deltas, which are made or not: Linux does not know it.
+    /// If it may have deltas, whether they are made: Linux does not support it.
     fn deltas(&self) -> Option<bool> {
         None
     }
@@ -55,7 +55,7 @@ impl Shape for Kind {
     fn subject(&self) -> F2fs {
         let made =
             Options { assume_zeroed: true, checkpoint_version: Some(7), uuid: Some([3; 16]), ..(self.options)() };
-        // What comes with a new volume of deltas comes behind `made`.
+        // `made` comes before the features that deltas add.
         F2fs { made, mounted: (self.mount)(), deltas: false }
     }
     fn name(&self) -> &'static str {
@@ -86,7 +86,7 @@ impl Shape for Kind {
     }
 }
 
-/// A volume of ScherlFS, of segments that are few on it.
+/// A volume of ScherlFS with few segments.
 pub struct Scherl {
     name: &'static str,
     mib: u64,
@@ -124,7 +124,7 @@ fn each_call() -> scherlfs::MountOptions {
     scherlfs::MountOptions { sync, ..scherlfs_options(Clean::ByPower, Power::Battery) }
 }
 
-/// Made room for in every way, in a little memory or none, full or not.
+/// Space freed in every way, with little memory or none, full or not.
 pub const SCHERLFS: &[Scherl] = &[
     Scherl { name: "scherlfs", mib: 32, mount: Default::default, full: 0 },
     Scherl { name: "scherlfs-battery", mib: 32, mount: || scherlfs_options(Clean::ByPower, Power::Battery), full: 85 },
@@ -172,12 +172,12 @@ pub const SCHERLFS: &[Scherl] = &[
 const PAYLOAD: &[(&str, u32)] = &[("payload", 2), ("payload-full-sections", 1)];
 
 fn by(policy: Policy) -> MountOptions {
-    // `joule` cleans at any price until so much is free.
+    // `joule` cleans at any price until enough is free.
     let gc = Settings { policy, pace: Pace::of(policy), keep_free: 90, ..MountOptions::default().gc };
     MountOptions { gc, ..MountOptions::default() }
 }
 
-/// What changed is durable three seconds later.
+/// Changes are durable three seconds later.
 fn commits() -> MountOptions {
     MountOptions { commit: Some(Commit::within(Duration::from_secs(3))), ..MountOptions::default() }
 }
@@ -186,7 +186,7 @@ fn little_memory() -> MountOptions {
     MountOptions { node_cache: 64, dirty_limit: 32, dir_cache: 16, ..MountOptions::default() }
 }
 
-/// However much room inodes have.
+/// However much space inodes have.
 fn deltas_in_nodes() -> MountOptions {
     MountOptions { delta_places: f2fs::delta::Places::Nodes, ..little_memory() }
 }
@@ -204,7 +204,7 @@ fn compressed(mut options: MountOptions) -> MountOptions {
 const URGENT: &[(&str, &str)] = &[("gc_urgent", "1")];
 const NO_AGE: &[(&str, &str)] = &[("atgc_age_threshold", "0")];
 
-/// F2FS of every shape.
+/// F2FS volumes of every kind.
 pub const KINDS: &[Kind] = &[
     Kind { name: "plain", mib: 64, options: Options::modern, mount: MountOptions::default, full: 0, tuned: &[] },
     Kind { name: "commits", mib: 64, options: Options::modern, mount: commits, full: 40, tuned: &[] },
@@ -287,7 +287,7 @@ pub const KINDS: &[Kind] = &[
         full: 90,
         tuned: &[],
     },
-    // Where files are brought together: on smaller volumes logs fill holes.
+    // For defragmentation: on smaller volumes logs fill holes.
     Kind { name: "roomy", mib: 256, options: Options::modern, mount: MountOptions::default, full: 0, tuned: &[] },
     Kind { name: "roomy-deltas", mib: 256, options: Options::modern, mount: little_memory, full: 10, tuned: &[] },
     Kind { name: "payload", mib: 64, options: Options::modern, mount: little_memory, full: 60, tuned: &[] },
@@ -327,7 +327,7 @@ fn appending(mount: MountOptions) -> MountOptions {
     MountOptions { mode: Mode::Lfs, ..mount }
 }
 
-/// F2FS whose logs are written at their ends alone: asked to, or because they lie on zones. A section is a zone.
+/// F2FS whose logs only append: by option, or because they are on zones. A section is a zone.
 pub const APPENDING: &[Kind] = &[
     Kind {
         name: "appending",

@@ -1,4 +1,4 @@
-//! Test suites and programs of others, on a real mount of a volume of ours.
+//! External test suites and programs, on a real mount of our volume.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -10,7 +10,7 @@ use judges::oracle::tools::locate;
 
 use crate::rig::*;
 
-/// Where a suite that `cargo install` brings is: in `PATH`, among cargo's programs, or below the workspace.
+/// Path of a suite installed by `cargo install`: in `PATH`, among cargo's programs, or below the workspace.
 fn suite(name: &str) -> PathBuf {
     let home = std::env::var_os("CARGO_HOME")
         .map(PathBuf::from)
@@ -25,7 +25,7 @@ fn suite(name: &str) -> PathBuf {
         .unwrap_or_else(|| panic!("`{name}` is needed by this test: cargo install {name}"))
 }
 
-/// What a program printed, if it did what it was asked.
+/// The output of a program that must succeed.
 #[track_caller]
 fn run(command: &mut Command) -> String {
     let output = command.stdin(Stdio::null()).output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
@@ -36,7 +36,7 @@ fn run(command: &mut Command) -> String {
     text
 }
 
-/// What pjdfstest may fail at, and why. Anything else it must pass.
+/// Tests that pjdfstest may fail, and why. It must pass all others.
 const EXCLUDED: [(&str, &str); 0] = [];
 
 #[test]
@@ -62,7 +62,7 @@ fn pjdfstest(mount: OnFuse) {
     let other = work_dir();
     let root = mount.path("pjd");
     std::fs::create_dir(&root).expect("a directory");
-    // The tests run as other users too, who must get through the directories above.
+    // The tests also run as other users, who must be able to pass the parent directories.
     for dir in [mount.work.path(), other.path()] {
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(dir, open).expect("permissions");
@@ -75,16 +75,15 @@ fn pjdfstest(mount: OnFuse) {
     mount.end();
 }
 
-/// Every kind of operation that Linux lets through to a FUSE file system, but `posix_fallocate`: the
-/// program now and then asks it for no bytes, which POSIX lets every file system refuse, and then
-/// gives up.
+/// Every kind of operation that Linux passes to a FUSE file system, except `posix_fallocate`: the program sometimes
+/// calls it with length 0, which POSIX allows every file system to refuse, and then gives up.
 const FSX: &str = "flen = 300000\n[opsize]\nmax = 20000\nmin = 1\n\
     [weights]\nclose_open = 0.5\ninvalidate = 0.2\nmapread = 1\nmapwrite = 1\nread = 1\nwrite = 1\n\
     truncate = 1\nfsync = 0.05\nfdatasync = 0.05\npunch_hole = 1\nsendfile = 0.2\n\
     posix_fadvise = 0.2\ncopy_file_range = 0.5\n";
 
-/// Collapsing, inserting and zeroing ranges is refused by the kernel or not known to the program;
-/// they are compared with a model without FUSE.
+/// Collapsing, inserting and zeroing ranges is refused by the kernel or unknown to the program; other tests compare
+/// these with a model without FUSE.
 #[test]
 fn fsx_finds_every_byte_where_it_was_put() {
     fsx(OnFuse::new(128, &Options::default()), if deep() { 2000 } else { 100 });
@@ -98,15 +97,14 @@ fn fsx_finds_every_byte_where_it_was_put_on_scherlfs() {
 fn fsx(mount: OnFuse, runs: u64) {
     let config = mount.work.path().join("fsx.toml");
     std::fs::write(&config, FSX).expect("a configuration");
-    // Runs of 10,000 operations: the program leaves its mappings behind, and each later operation pays
-    // for all of them.
+    // Runs of 10,000 operations: the program never unmaps, and each later operation pays for all mappings.
     let program = suite("fsx");
     let next = AtomicU64::new(1);
     let failed = Mutex::new(String::new());
     std::thread::scope(|scope| {
         for worker in 0..3 {
             let (next, failed, program, config) = (&next, &failed, &program, &config);
-            // Some runs find the file of the run before, others none.
+            // Some runs find the previous run's file, others none.
             let (file, records) = (mount.path(&format!("fsx-{worker}")), mount.work.path());
             scope.spawn(move || {
                 loop {
@@ -138,15 +136,15 @@ fn fsx(mount: OnFuse, runs: u64) {
     mount.end();
 }
 
-/// One process of `sqlite3` that does `script` on a database.
+/// A process of `sqlite3` that runs `script` on a database.
 fn sqlite(database: &Path, script: &str) -> Command {
     let mut command = Command::new(locate("sqlite3", "sqlite3"));
     command.args(["-bail", "-cmd", ".timeout 60000"]).arg(database).arg(script);
     command
 }
 
-/// Four processes write a table by turns while two read it; every row is there in the end, here and
-/// on the image mounted anew.
+/// Four processes write a table in turn while two read it; every row exists at the end, on this mount and after a
+/// remount.
 fn concurrent_databases(mount: OnFuse, journal: &str) {
     let database = mount.path("some.db");
     let start =
@@ -247,7 +245,7 @@ fn fio_verifies(mount: OnFuse) {
             .arg(format!("--size={size}"))
             .args(["--ioengine=psync", "--verify=crc32c", "--verify_fatal=1", "--do_verify=1", "--minimal"])
             .args(how)
-            // Its state files belong beside the image, not into whatever directory this is.
+            // Its state files belong next to the image, not into the current directory.
             .current_dir(mount.work.path());
         run(&mut command);
     }

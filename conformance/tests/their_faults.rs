@@ -1,8 +1,8 @@
-//! Their writer when its own memory, tables or disk refuse: what Linux leaves then, we read as Linux reads it, and both
-//! checkers agree on whether it is sound.
+//! Their writer when its own memory, tables or disk fail: we read the result as Linux reads it, and both checkers agree
+//! on whether it has errors.
 //!
-//! Linux injects its own faults (`inject_rate` and `inject_type` below `/sys/fs/f2fs`), which only the kernel that
-//! `scripts/install-tools kernel` builds can do: without it this is skipped, and says so.
+//! Linux injects its own faults (`inject_rate` and `inject_type` below `/sys/fs/f2fs`). Only the kernel that
+//! `scripts/install-tools kernel` builds can do that: without it the test is skipped with a message.
 
 use judges::oracle::kernel::{Ending, Kernel};
 use judges::oracle::linux::Linux;
@@ -11,7 +11,7 @@ use judges::oracle::tree;
 
 use crate::rig::*;
 
-/// Names and bits of what can fail (`enum` of faults in Linux 6.12's `f2fs.h`), and every how-manieth time.
+/// Names and bits of the faults (`enum` of faults in Linux 6.12's `f2fs.h`), and their rate: one call in this many.
 const FAULTS: [(&str, u32, u32); 9] = [
     ("allocating memory", 0x0000_8003, 60),
     ("page cache", 0x0000_000c, 60),
@@ -24,7 +24,7 @@ const FAULTS: [(&str, u32, u32); 9] = [
     ("writing", 1 << 14, 40),
 ];
 
-/// Makes, changes, renames and removes; whatever fails, the next is tried.
+/// Creates, changes, renames and removes files; a failure does not stop the next operation.
 const WORK: &str = r#"
     try() { "$@" >/dev/null 2>&1 || true; }
     try mkdir a b c; i=0
@@ -41,7 +41,7 @@ const WORK: &str = r#"
     done
 "#;
 
-/// What came of one fault.
+/// The result of one fault.
 fn judge(name: &str, bits: u32, rate: u32, linux: &Linux) -> Result<String, String> {
     let work = work_dir();
     let image = work.path().join("volume.img");
@@ -59,7 +59,7 @@ fn judge(name: &str, bits: u32, rate: u32, linux: &Linux) -> Result<String, Stri
         return Err("nothing was injected".into());
     }
 
-    // Linux's own reading, by a kernel without faults.
+    // Linux's own listing, by a kernel without faults.
     let theirs = work.path().join("theirs.img");
     std::fs::copy(&image, &theirs).map_err(|e| e.to_string())?;
     let listing = Kernel::of(linux.clone())

@@ -1,4 +1,4 @@
-//! Their writer, our reader: volumes by `mkfs.f2fs`, `sload.f2fs` and Linux read as Linux reads them.
+//! Their writer, our reader: we read volumes made by `mkfs.f2fs`, `sload.f2fs` and Linux as Linux reads them.
 
 use std::io::{Read, Write as _};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use vfs::{FileKind, FileSystem};
 
 use crate::rig::*;
 
-/// What Linux finds on an image it may not touch.
+/// Linux's listing of an image, read-only.
 fn listed_by_linux(image: &Path) -> String {
     let script = format!("{TREELIST} >$OUT/tree");
     let run = kernel().read_only().run(image, &script).expect_ok();
@@ -29,8 +29,8 @@ fn what_sload_put_there_reads_as_linux_reads_it() {
     let tree = work.path().join("tree");
     std::fs::create_dir(&tree).expect("a directory");
     on_path::perform(&tree, &plan(11, Size::Small)).expect("the zoo on the host");
-    // sload.f2fs 1.15 ends without a word at a socket, writes the zeroes of holes until the volume is full,
-    // and counts one block for a symlink that takes two.
+    // sload.f2fs 1.15 exits silently at a socket, writes the zeroes of holes until the volume is full, and counts one
+    // block for a symlink that takes two.
     std::fs::remove_dir_all(tree.join("sparse")).expect("removed");
     std::fs::remove_file(tree.join("nodes/socket")).expect("removed");
     for entry in std::fs::read_dir(tree.join("nodes")).expect("listed") {
@@ -41,13 +41,12 @@ fn what_sload_put_there_reads_as_linux_reads_it() {
     }
     let [default, modern, quota, _runs_out_of_room_with_large_sections] = their_formats();
     for (name, mut mkfs) in [default, modern, quota] {
-        // With flexible inline attributes version 1.15 puts addresses where attributes belong.
+        // With flexible inline attributes, version 1.15 puts addresses in the place of attributes.
         mkfs.features.retain(|feature| feature != "flexible_inline_xattr");
         let image = work.path().join("volume.img");
         mkfs.format(&image, 160 * MIB).expect("mkfs.f2fs formats");
         let sload = Sload { preserve_owner: true, ..Sload::default() };
-        // It forgets some inodes' checksums; its own check at the end mends them and has it fail. What
-        // counts is what it leaves.
+        // It omits some inodes' checksums; its own final check repairs them and makes it fail. Only its result counts.
         let filled = sload.fill(&image, &tree);
         assert!(filled.is_ok() || fsck(&image).clean(), "{filled:?}");
         let ours = list(&mount_ro(&image));
@@ -56,11 +55,11 @@ fn what_sload_put_there_reads_as_linux_reads_it() {
     }
 }
 
-/// An image that Linux filled with the zoo, and what Linux says is on it.
+/// An image that Linux filled with the zoo, and Linux's listing of it.
 fn zoo_by_linux(dir: &Path, mkfs: &Mkfs, mib: u64, size: &str) -> (PathBuf, String) {
     let image = dir.join("volume.img");
     mkfs.format(&image, mib * MIB).expect("mkfs.f2fs formats");
-    // Listed by a second boot: what the first still holds in memory would hide what it wrote.
+    // Listed by a second boot: the first one's caches would hide what it wrote.
     kernel().run(&image, &format!("zoo . 12 {size}")).expect_ok();
     let linux = listed_by_linux(&image);
     (image, linux)
@@ -72,7 +71,7 @@ fn what_linux_wrote_reads_as_linux_reads_it() {
         let work = work_dir();
         let (image, linux) = zoo_by_linux(work.path(), &mkfs, 160, "small");
         assert_same((name, &list(&mount_ro(&image))), ("Linux", &linux));
-        // Mounting for writing and doing nothing changes nothing anybody can see.
+        // Mounting for writing without changes has no visible effect.
         let volume = mount_rw(&image);
         assert_same((name, &list(&volume)), ("Linux", &linux));
         unmount(volume);
@@ -200,7 +199,7 @@ fn either_superblock_and_either_pack_may_be_lost() {
     put(&without_older, older, &[0xff; 4096]);
     assert_same(("newer pack", &list_memory(without_older)), ("Linux", &second));
 
-    // A pack whose tail did not make it counts as little as one without a head.
+    // A pack without its tail is as invalid as one without a head.
     let torn = whole.fork();
     let blocks = u64::from(word(&block(&whole, newer), 136));
     assert!((3..512).contains(&blocks), "{blocks} blocks in a pack");
@@ -222,7 +221,7 @@ fn either_superblock_and_either_pack_may_be_lost() {
     assert!(matches!(e, f2fs::MountError::NoCheckpoint { .. }), "{e}");
 }
 
-/// Writes an image in Android's sparse format: runs of zero blocks are left out, runs of one word filled.
+/// Writes an image in Android's sparse format: omits runs of zero blocks, and encodes runs of one word as fills.
 fn write_simg(image: &Path, simg: &Path) -> std::io::Result<()> {
     let bytes = std::fs::read(image)?;
     let kind = |b: &[u8]| match b.chunks(4).all(|w| w == &b[..4]) {

@@ -1,5 +1,5 @@
-//! The tests of this crate in one program, which is linked once and keeps all cores at work: a file here is a module.
-//! Those that cannot run beside others are programs of their own; Cargo.toml says why.
+//! All tests of this crate in one program, which is linked only once and uses all cores: each file is a module.
+//! Tests that cannot run concurrently with others are separate programs; Cargo.toml explains why.
 
 mod endure;
 mod rig;

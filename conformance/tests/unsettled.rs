@@ -1,4 +1,4 @@
-//! Linux and `fsck.f2fs` refuse a volume that may hold deltas, and take it when it is settled, with all that is in it.
+//! Linux and `fsck.f2fs` refuse a volume that may have deltas, and accept it after settling, with all its contents.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use vfs::{FileSystem, WriteFlags};
 
 use crate::rig::*;
 
-/// A volume on which files were changed a little here and there, and how many deltas that made.
+/// A volume on which files were changed a little in places, and the number of deltas that made.
 fn changed() -> (Arc<Memory>, u64) {
     let dev = Arc::new(Memory::new(100 * MIB / 4096));
     f2fs::mkfs::format(&*dev, &RealClock::new(), &Options::modern()).unwrap();

@@ -1,8 +1,9 @@
-//! A whole block of nodes or of names is gone: it reads as zeroes, as ones, as noise, or as another block of the volume. The repair
-//! ends, only the file whose block it was may lose anything, and both checkers are content, and Linux mounts what is left.
+//! A whole block of nodes or of names is destroyed: it reads as zeroes, as ones, as noise, or as another block of the
+//! volume. The repair ends, only the file that owned the block may lose data, both checkers find no errors, and Linux
+//! mounts the result.
 //!
-//! `JOULEFS_DEEP=1` has `fsck.f2fs` judge every image; `JOULEFS_REPLAY=<volume>:<block>:<n>` does one case
-//! again and says what was done.
+//! `JOULEFS_DEEP=1` checks every image with `fsck.f2fs`; `JOULEFS_REPLAY=<volume>:<block>:<n>` repeats one case and
+//! prints its damage.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,7 +29,7 @@ fn replayed() -> Option<Vec<u64>> {
     Some(text.split(':').map(|n| n.parse().expect("JOULEFS_REPLAY=<volume>:<block>:<n>")).collect())
 }
 
-/// Files with contents of their own, each other than any other's.
+/// Files with contents that differ between all files.
 struct Filler<'v> {
     vol: &'v Volume,
     made: u64,
@@ -46,7 +47,7 @@ impl Filler<'_> {
     }
     fn write(&mut self, ino: Ino, offset: u64, bytes: usize) {
         self.made += 1;
-        // Words that are no node numbers.
+        // Words that are not node numbers.
         let word = (0xa500_0000 | self.made as u32).to_be_bytes();
         let data: Vec<u8> = word.into_iter().cycle().take(bytes).collect();
         assert_eq!(self.vol.write(ino, offset, &data, WriteFlags::empty()).unwrap(), bytes);
@@ -58,19 +59,19 @@ impl Filler<'_> {
     }
 }
 
-/// A volume with directories and files of every shape.
+/// A volume with directories and files of every layout.
 fn filled(options: &mkfs::Options) -> Memory {
     let dev = Arc::new(Memory::new(BLOCKS));
     mkfs::format(&*dev, &*clock(), options).unwrap();
     let vol = Volume::mount(dev.clone(), clock(), MountOptions::default()).unwrap();
     let (root, me) = (vol.root(), Caller::default());
     let mut fill = Filler { vol: &vol, made: 0 };
-    // In an inode, in some blocks, and in blocks that a node leads to.
+    // In an inode, in some blocks, and in blocks below a node.
     let small = fill.dir(root, "entry_small");
     fill.files(small, "few", 5);
     let large = fill.dir(root, "entry_large");
     fill.files(large, "many", 400);
-    // The chain of directories inside of each other, of both kinds.
+    // The chain of nested directories, of both kinds.
     let mut deep = root;
     for n in 0..6 {
         deep = fill.dir(deep, &format!("entry_deep_{n}"));
@@ -124,7 +125,7 @@ fn options(volume: u64) -> mkfs::Options {
     }
 }
 
-/// What becomes of a block.
+/// What happens to a block.
 const WAYS: u64 = 5;
 
 fn wiped(base: &Memory, others: &[u64], at: u64, way: u64) -> (Memory, String) {
@@ -143,7 +144,7 @@ fn wiped(base: &Memory, others: &[u64], at: u64, way: u64) -> (Memory, String) {
         }
         n => {
             let from = match n {
-                // The next of its kind, mostly.
+                // Usually the next of its kind.
                 3 => others[(others.iter().position(|o| *o == at).unwrap_or(0) + 1) % others.len()],
                 _ => others[rng.index(others.len())],
             };
@@ -155,7 +156,7 @@ fn wiped(base: &Memory, others: &[u64], at: u64, way: u64) -> (Memory, String) {
     (image, how)
 }
 
-/// Demands that the image of which one block is gone is repaired, and that everything but its owner is there.
+/// Checks that the image with one destroyed block is repaired, and that everything except the block's owner is intact.
 fn judge(image: &Memory, base: &Memory, at: u64, before: &BTreeMap<Vec<u8>, Seen>, tools: bool) {
     let told = replayed().is_some();
     let owner = u64::from(node::footer(&block(base, at)).ino.0);
@@ -212,7 +213,7 @@ fn every_block_may_be_wiped(volume: u64) {
     nodes.retain(|at| live.contains(at));
     let mut cases: Vec<(u64, u64)> =
         nodes.iter().chain(&names).flat_map(|at| (0..WAYS).map(|way| (*at, way))).collect();
-    // Files in their inodes are many, and all the same.
+    // Files inside their inodes are many, and all equivalent.
     let inline = |at: u64| {
         let bytes = block(&base, at);
         let f = node::footer(&bytes);
@@ -247,7 +248,7 @@ fn every_block_may_be_wiped(volume: u64) {
     };
     let (done, failed) = watched(numbers, make, move |image, name| {
         let n: usize = name.rsplit_once('#').expect("numbered").1.parse().expect("a number");
-        // `fsck.f2fs` takes no volume with deltas.
+        // `fsck.f2fs` refuses volumes with deltas.
         let tools = !deltas && (deep() || n.is_multiple_of(10));
         judge(image, &base, cases[n].0, &before, tools);
         true
@@ -256,12 +257,12 @@ fn every_block_may_be_wiped(volume: u64) {
     println!("volume {volume}: {done} blocks");
 }
 
-/// Blocks of nodes that the NAT leads to: the others are of earlier states.
+/// Blocks of nodes in the NAT: others belong to earlier states.
 fn live(base: &Memory) -> BTreeSet<u64> {
     let sb = SuperBlock::check(&block(base, 0)).unwrap();
     let main = u64::from(sb.main.0);
     let is_live = |at: &u64| {
-        // Without it the volume is another.
+        // Live if the volume is damaged without it.
         let image = base.fork();
         image.write(Lba(*at), &[0; BLOCK], Tag::default()).unwrap();
         !fsck::check(&image, &fsck::Options::default()).unwrap().is_clean()
@@ -290,7 +291,7 @@ fn a_block_lost_on_a_volume_with_deltas_costs_its_file_alone() {
     every_block_may_be_wiped(4);
 }
 
-/// Where the inode of a path is.
+/// Address of the inode of a path.
 fn inode_at(base: &Memory, ino: u64) -> u64 {
     let is = |at: &u64| {
         let f = node::footer(&block(base, *at));
@@ -322,7 +323,7 @@ fn linux_mounts_a_volume_whose_directories_were_wiped_and_repaired() {
         assert!(run.complaints().is_empty(), "{path}: {:?}\n{}", run.complaints(), run.describe());
         let files: u64 = std::fs::read_to_string(run.out().join("files")).unwrap().trim().parse().unwrap();
         let had = before.values().filter(|seen| seen.kind == FileKind::Regular).count() as u64;
-        // A second name in a directory that is gone is gone.
+        // A second name in a lost directory is lost.
         assert!(files + 1 >= had, "{path}: {files} of {had} files");
         assert_fsck_clean(&file);
     }

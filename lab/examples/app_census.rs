@@ -1,5 +1,5 @@
-//! What do the applications of `lab::apps` write? Beside the numbers of MedFS FAST'25, Tables 1 and 2, when somebody changes
-//! what they do: `cargo run -p joulefs-lab --example app_census [minutes]`.
+//! What do the applications of `lab::apps` write, compared with MedFS FAST'25, Tables 1 and 2? Run this after changing
+//! them: `cargo run -p joulefs-lab --example app_census [minutes]`.
 
 use lab::apps::APPS;
 use lab::apps::census::Census;

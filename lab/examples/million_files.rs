@@ -1,10 +1,10 @@
-//! An image of a phone's 256 GB with a million files on it: what `joulefs inspect` must get through in 20 seconds and a
+//! Creates an image of a phone's 256 GB with a million files: `joulefs inspect` must process it in 20 seconds with one
 //! gigabyte of memory.
 //!
-//! Written by our own file system. Contents are zeroes, and blocks of zeroes that lie where nothing else ever lay are left
-//! out of the image, which is sparse: some 5 GB are taken on the disk, nodes and tables, and that is all `inspect` reads.
+//! Our own file system writes it. Contents are zeroes, and blocks of zeroes at addresses never written before are left
+//! out of the sparse image: the nodes and tables take about 5 GB on disk, and `inspect` reads nothing else.
 //!
-//! `scripts/inspect-million` makes it, has it inspected and judges time and memory.
+//! `scripts/inspect-million` creates it, runs `inspect` on it and checks time and memory.
 //!
 //!     cargo run --release -p joulefs-lab --example million_files -- IMAGE [FILES]
 
@@ -22,18 +22,18 @@ type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 /// Bytes of the device.
 const DEVICE: u64 = 256 << 30;
-/// Files in a directory.
+/// Files per directory.
 const PER_DIRECTORY: u64 = 500;
-/// Databases that grow together, and by how many turns. Each turn tears each.
+/// Number of databases that grow together, and of rounds. Each round fragments each database.
 const DATABASES: u64 = 400;
 const TURNS: u64 = 500;
-/// Bytes written at once.
+/// Bytes per write.
 const CHUNK: u64 = 4 << 20;
 
-/// A file of zeroes that keeps blocks of zeroes out of it.
+/// A sparse file that skips blocks of zeroes.
 struct Sparse {
     file: FileDevice,
-    /// A bit for each block that was ever written to the file.
+    /// One bit for each block ever written to the file.
     written: Mutex<Vec<u64>>,
 }
 
@@ -56,7 +56,7 @@ impl BlockDevice for Sparse {
         }
         Ok(())
     }
-    /// The image need not outlive this machine's next failure.
+    /// The image need not survive a crash of this machine.
     fn flush(&self, _tag: Tag) -> device::Result<()> {
         Ok(())
     }
@@ -65,8 +65,8 @@ impl BlockDevice for Sparse {
     }
 }
 
-/// What the n-th file is called, and its bytes: by a thousand, 200 in their inodes, 500 of up to eight blocks, 280 of up to
-/// 64, 19 of some megabytes, and a film.
+/// Name and size of the n-th file: per thousand, 200 inside their inodes, 500 of up to eight blocks, 280 of up to 64,
+/// 19 of some megabytes, and one film.
 fn file(n: u64) -> (&'static str, u64) {
     let some = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
     match n % 1000 {
@@ -114,7 +114,7 @@ fn fill(vol: &Volume, files: u64) -> Outcome<()> {
         let ino = make(vol, dir, &format!("{n:07}.{suffix}"))?;
         put(vol, ino, 0, bytes, &zeroes)?;
         vol.forget(ino, 1);
-        // Turns come all the time.
+        // Rounds are spread evenly over the files.
         if turn < TURNS && n * TURNS >= turn * files {
             for &ino in &databases {
                 put(vol, ino, turn * 4096, 4096, &zeroes)?;

@@ -1,29 +1,28 @@
-//! A published number, and ours beside it, as people read them.
+//! A published number next to ours, as text.
 //!
-//! `paper.csv` has one row for each published number: what it is (`quantity`, `value`, `unit`), where it
-//! stands (`place`), and what of our results answers it: `how` a number is made of the `measure` of the
-//! phases `of` and, for ratios and differences, `over`. Phases are named `variant/phase`; `*` stands for all,
-//! `x*` for all that begin with `x`, and a `+` stands between several. `note` says what a reader must know before he
-//! compares. Left out on purpose: what was measured (`compare`).
+//! `paper.csv` has one row for each published number: the number (`quantity`, `value`, `unit`), where it is published
+//! (`place`), and how our number is calculated: `how` combines the `measure` of the phases `of` and, for ratios and
+//! differences, `over`. Phases are named `variant/phase`; `*` matches all, `x*` all that begin with `x`; `+` separates
+//! several. `note` has what a reader must know before comparing. Left out on purpose: the measurements (`compare`).
 
 use serde::{Deserialize, Serialize};
 
-/// How a number is made of measures.
+/// How a number is calculated from measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum How {
     /// The mean over the phases `of`.
     Mean,
-    /// That mean divided by the mean over the phases `over`.
+    /// The mean over `of` divided by the mean over `over`.
     Ratio,
-    /// By how many percent the mean `of` is above the mean `over`.
+    /// By how many percent the mean over `of` exceeds the mean over `over`.
     Increase,
-    /// The mean of such increases, each of a phase `of` above the phase `over` that has its name: of applications, each
-    /// weighs the same then.
+    /// The mean of increases, each of a phase in `of` over the phase in `over` with the same name; every application
+    /// weighs the same.
     MeanIncrease,
-    /// That mean less the mean over the phases `over`.
+    /// The mean over `of` minus the mean over `over`.
     Difference,
-    /// The mean, which the paper bounds from above.
+    /// The mean; the paper gives an upper bound.
     AtMost,
 }
 
@@ -31,38 +30,38 @@ pub enum How {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
-    /// What it is.
+    /// The quantity's name.
     pub quantity: String,
     /// The number.
     pub value: f64,
     /// Its unit.
     pub unit: String,
-    /// Where it stands.
+    /// Where it is published.
     pub place: String,
-    /// How ours is made.
+    /// How our number is calculated.
     pub how: How,
-    /// The measure it is made of.
+    /// The measure used.
     pub measure: String,
-    /// The phases it is made of.
+    /// The phases used.
     pub of: String,
-    /// The phases it is divided by, or that are taken off; empty where none are.
+    /// The phases of the divisor or subtrahend; empty if not needed.
     pub over: String,
-    /// What a reader must know before he compares.
+    /// What a reader must know before comparing.
     pub note: String,
 }
 
 /// A published number and ours.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// The published one.
+    /// The published number.
     #[serde(flatten)]
     pub claim: Claim,
-    /// Ours; none if the phases it is made of did not run.
+    /// Our number; none if its phases did not run.
     pub ours: Option<f64>,
 }
 
 impl Claim {
-    /// From the text of a `paper.csv`; an error names the line.
+    /// Parses the text of a `paper.csv`; an error names the line.
     pub fn parse_all(text: &str) -> Result<Vec<Claim>, String> {
         let mut reader = csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(text.as_bytes());
         let claims: Vec<Claim> = reader.deserialize().collect::<Result<_, _>>().map_err(|e| e.to_string())?;
@@ -86,8 +85,8 @@ impl Claim {
 }
 
 impl Comparison {
-    /// By how many percent ours is above the paper's; none if there is none to compare, or if the paper's
-    /// is a bound that ours keeps.
+    /// By how many percent our number is above the paper's; none if there is no number to compare, or if ours keeps the
+    /// paper's bound.
     pub fn difference(&self) -> Option<f64> {
         let ours = self.ours?;
         if self.claim.how == How::AtMost && ours <= self.claim.value {
@@ -96,7 +95,7 @@ impl Comparison {
         (self.claim.value != 0.0).then(|| 100.0 * (ours / self.claim.value - 1.0))
     }
 
-    /// The difference as people read it. Two percentages differ by points.
+    /// The difference as text. Two percentages differ by points.
     pub fn difference_text(&self) -> String {
         match (self.ours, self.difference()) {
             (None, _) => "not run".into(),
@@ -106,19 +105,19 @@ impl Comparison {
         }
     }
 
-    /// The paper's number as people read it.
+    /// The paper's number as text.
     pub fn paper_text(&self) -> String {
         let bound = if self.claim.how == How::AtMost { "<= " } else { "" };
         format!("{bound}{} {}", figures(self.claim.value), self.claim.unit)
     }
 
-    /// Ours as people read it.
+    /// Our number as text.
     pub fn ours_text(&self) -> String {
         self.ours.map_or_else(|| "-".into(), |n| format!("{} {}", figures(n), self.claim.unit))
     }
 }
 
-/// A number to about four figures.
+/// A number with about four significant digits.
 pub fn figures(n: f64) -> String {
     let places = match n.abs() {
         x if x >= 1000.0 => 0,

@@ -1,9 +1,9 @@
-//! Which of our numbers answers a published one?
+//! Which of our numbers corresponds to a published one?
 
 use crate::claim::{Claim, Comparison, How};
 use crate::result::Outcome;
 
-/// Our number, out of what was measured.
+/// Our number, calculated from the measurements.
 fn answer(claim: &Claim, outcome: &Outcome) -> Option<f64> {
     if claim.how == How::MeanIncrease {
         return mean_increase(claim, outcome);
@@ -48,7 +48,7 @@ pub(crate) fn selects(select: &str, variant: &str, phase: &str) -> bool {
     select.split('+').any(one)
 }
 
-/// Every published number of an experiment with ours.
+/// Every published number of an experiment next to ours.
 pub fn compare(claims: &[Claim], outcome: &Outcome) -> Vec<Comparison> {
     claims.iter().map(|c| Comparison { claim: c.clone(), ours: answer(c, outcome) }).collect()
 }
@@ -140,7 +140,7 @@ mod tests {
     fn a_mean_of_increases_weighs_each_phase_the_same() {
         let mut outcome = outcome();
         outcome.variants[1].phases[0] = phase("read", 10.0);
-        // Reading costs five times as much, writing twice.
+        // Reading costs five times as much, writing twice as much.
         let row = "q,90,%,T1,mean-increase,energy,new/*,old/*,";
         let claims = Claim::parse_all(&format!("{HEAD}{row}\n")).unwrap();
         assert_eq!(compare(&claims, &outcome).remove(0).ours, Some(250.0));

@@ -1,19 +1,19 @@
-//! Does a plan that compares policies of cleaning say what happens if nobody cleans?
+//! Does a plan that compares cleaning policies have a control without background cleaning?
 //!
-//! On a volume with room to spare the cheapest cleaning is none, and a table of policies alone cannot show it. So a
-//! plan whose variants differ in who cleans must name its controls: variants that do the same work while nobody cleans
-//! in the background (only the foreground does, when space is short). And each variant must say what work comes
-//! after ([`crate::cost`]), without which a policy that leaves nothing behind looks as good as one that does.
+//! On a volume with enough free space, not cleaning is cheapest, and a table of policies alone cannot show that. So a
+//! plan whose variants differ in cleaning must name its controls: variants with the same work and no background
+//! cleaning (only foreground cleaning, when space is short). Each variant must also define the work that follows
+//! ([`crate::cost`]); without it, a policy that frees no space looks as good as one that does.
 
 use sim::NOBODY;
 use toml::Table;
 
 use crate::plan::{Experiment, Job, Kind, Plan, PlanError};
 
-/// Parameters that say how it is cleaned, and not what else is done.
+/// Parameters that only affect cleaning.
 const OF_CLEANING: [&str; 9] = ["policy", "power", "pace", "mode", "gcs", "cleaning", "looks", "version", "urgent_ms"];
 
-/// Who cleans in a variant, by all that tells one from another; none if it is not about cleaning.
+/// All parameters that select how a variant cleans; none if the kind does not clean.
 fn cleaner(kind: Kind, parameters: &Table) -> Option<Vec<String>> {
     let of = match parameters.get("cleaning") {
         Some(cleaning) => cleaning.as_table()?,
@@ -28,14 +28,14 @@ fn is_nobody(cleaner: &[String]) -> bool {
     cleaner.first().is_some_and(|policy| policy == NOBODY)
 }
 
-/// What a variant does beside cleaning.
+/// A variant's work, without its cleaning.
 fn work(parameters: &Table) -> Table {
     let mut work = parameters.clone();
     work.retain(|name, _| !OF_CLEANING.contains(&name));
     work
 }
 
-/// Refuses a comparison of policies without controls, or without the work after.
+/// Refuses a comparison of policies without controls or without the work after.
 pub(crate) fn check(experiment: &Experiment) -> Result<(), PlanError> {
     of_plan(&experiment.plan).map_err(|message| PlanError::Malformed {
         experiment: experiment.name.clone(),
@@ -44,7 +44,7 @@ pub(crate) fn check(experiment: &Experiment) -> Result<(), PlanError> {
     })
 }
 
-/// For each job the place of the one that it is to be compared with: of the same work, device and seed, while nobody cleans.
+/// The index of each job's control: the job with the same work, device and seed and no background cleaning.
 pub fn of_jobs(plan: &Plan, jobs: &[Job]) -> Vec<Option<usize>> {
     let named = |job: &Job| plan.control.contains(&job.variant);
     let same = |a: &Job, b: &Job| {
@@ -115,7 +115,7 @@ mod tests {
         for kind in ["bound", "cleaning", "gc-effect", "idle"] {
             let e = refused(&format!("kind = \"{kind}\"\n{AFTER}{TWO}"));
             assert!(e.starts_with("experiment x: plan.toml: no control"), "{e}");
-            // A variant alone is no control: it must be named as one.
+            // A single variant is not a control unless it is named as one.
             assert!(refused(&format!("kind = \"{kind}\"\n{AFTER}{TWO}{NONE}")).contains("no control"));
             assert_eq!(refused(&format!("kind = \"{kind}\"\ncontrol = [\"none\"]\n{AFTER}{TWO}{NONE}")), "");
         }

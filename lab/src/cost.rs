@@ -1,19 +1,19 @@
-//! What did cleaning cost, what did it leave, and what did the work after it cost?
+//! What did cleaning cost, how much free space did it leave, and what did the work after it cost?
 //!
-//! A count of cleanings says nothing by itself: a policy that cleans less may leave less, and one that cleans more may
-//! have cleaned in vain. So a variant that is cleaned has four numbers side by side: joules while it was measured,
-//! free segments held at the end of that, joules of the work after it, and the sum. Left out on purpose:
-//! preparation, which all variants share.
+//! The number of cleanings alone means little: a policy that cleans less may free less, and one that cleans more may
+//! have cleaned in vain. So each variant with cleaning has four numbers: energy while it was measured, free segments at
+//! the end of that, energy of the work after it, and the sum. Left out on purpose: preparation, which all variants
+//! share.
 
 use device::energy::Energy;
 
 use crate::result::{Costs, Outcome};
 use sim::result::{Phase, Stage};
 
-/// The measure of the phase after that says how many free segments it found.
+/// The measure, in the phase after, of the free segments at its start.
 pub const HELD: &str = "free_segments_held";
 
-/// Of a variant's phases; none if no work came after.
+/// The costs from a variant's phases; none without work after.
 pub fn of(phases: &[Phase]) -> Option<Costs> {
     let held = phases.iter().find(|p| p.stage == Stage::After)?.measures.get(HELD)?.value;
     let of = |stage| phases.iter().filter(move |p| p.stage == stage);
@@ -30,10 +30,10 @@ pub fn of(phases: &[Phase]) -> Option<Costs> {
     })
 }
 
-/// The heads of a table of costs, one for each column of [`rows`].
+/// Column heads for [`rows`].
 pub const HEADS: [&str; 7] = ["variant", "GCs", "blocks moved", "free segments held", "measured", "after", "in all"];
 
-/// A table of costs, a row for each variant that has some.
+/// The cost table: a row for each variant with costs.
 pub fn rows(outcome: &Outcome) -> Vec<[String; HEADS.len()]> {
     outcome.variants.iter().filter_map(|v| Some(row(outcome.name_of(v), v.costs.as_ref()?))).collect()
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with an experiment.
+//! Errors of experiments.
 
 use device::DeviceError;
 use device::energy::profile::ProfileError;
@@ -13,24 +13,24 @@ use crate::plan::PlanError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabError {
-    /// The experiment is not what it should be.
+    /// The experiment is malformed.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// The device or the volume, or what was simulated on them.
+    /// The device, the volume or the simulation failed.
     #[error(transparent)]
     Sim(SimError),
     /// A database refused.
     #[error("database: {0}")]
     Sqlite(#[from] rusqlite::Error),
-    /// SQLite does not take our file system for a disk.
+    /// SQLite did not register our file system as a VFS.
     #[error("SQLite on JouleFS: {0}")]
     Register(String),
-    /// A database that SQLite finds damaged.
+    /// SQLite found a database damaged.
     #[error("{file}: SQLite finds it damaged: {what}")]
     Damaged {
         /// The database.
         file: String,
-        /// What SQLite says.
+        /// SQLite's message.
         what: String,
     },
     /// A variant failed.
@@ -42,18 +42,18 @@ pub enum LabError {
         variant: String,
         /// Its seed.
         seed: u64,
-        /// Why.
+        /// The cause.
         source: Box<LabError>,
     },
 }
 
 impl LabError {
-    /// Parameters that are not what the kind of work asks for.
+    /// Parameters that do not fit the kind of work.
     pub fn parameters(message: impl Into<String>) -> Self {
         SimError::Parameters(message.into()).into()
     }
 
-    /// Parameters or a device that no work can be done with, whatever the machine it is to be done on.
+    /// Whether parameters or the device are at fault, independent of the machine that runs the experiment.
     pub fn is_of_parameters(&self) -> bool {
         match self {
             LabError::Variant { source, .. } => source.is_of_parameters(),
@@ -63,7 +63,7 @@ impl LabError {
     }
 }
 
-/// An experiment's own error comes back as it went into the work that was measured.
+/// Returns an experiment's own error unchanged after it passed through the simulation.
 impl From<SimError> for LabError {
     fn from(e: SimError) -> Self {
         match e {
@@ -82,7 +82,7 @@ impl From<LabError> for SimError {
     }
 }
 
-/// What may fail in a simulation may fail in an experiment.
+/// Converts errors of the simulation.
 macro_rules! as_in_a_simulation {
     ($($error:ty),*) => {
         $(impl From<$error> for LabError {

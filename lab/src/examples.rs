@@ -1,4 +1,4 @@
-//! Is every `joulefs lab ...` that the help and the documents show a command line this program takes?
+//! Does this program accept every `joulefs lab ...` command line in the help and the documents?
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use judges::documents::{shown, typed};
 
 use crate::{Cli, commands};
 
-/// What is wrong with the words behind `joulefs lab`: with themselves, or with what a command reads from one of them.
+/// What is wrong with the words after `joulefs lab`, or with a value that a command parses from one of them.
 fn wrong(words: &[String]) -> Option<String> {
     match Cli::try_parse_from(&words[1..]) {
         Err(e) if !e.use_stderr() => None,
@@ -21,7 +21,7 @@ fn every_command_line_in_the_documents_is_taken() {
     let shown = shown(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."));
     let of_lab: Vec<_> = shown.iter().filter(|s| s.words.get(1).is_some_and(|w| w == "lab")).collect();
     assert!(of_lab.len() > 20, "the search finds only {}", of_lab.len());
-    // A command that is only named lacks what it needs.
+    // A command mentioned only by name lacks its arguments.
     let whole = of_lab.iter().filter(|s| s.whole || s.words.len() > 3);
     let bad = whole.filter_map(|s| Some(format!("{}: {:?}: {}", s.document.display(), s.words, wrong(&s.words)?)));
     let bad: Vec<String> = bad.collect();

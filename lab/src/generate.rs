@@ -1,4 +1,4 @@
-//! `joulefs-lab generate`: man pages and completions for shells, for packages; no help names it.
+//! `joulefs-lab generate`: man pages and shell completions for packages; hidden from help.
 
 use std::path::PathBuf;
 
@@ -13,9 +13,9 @@ pub struct Args {
     dir: PathBuf,
 }
 
-/// Runs it on the whole command line.
+/// Generates from the whole command line.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    // Completions stand for the program's own name.
+    // Completions use the program's own name.
     let command = crate::Cli::command().bin_name("joulefs-lab");
     generate::write(&args.dir, command, "joulefs-lab", "", |_, script| script.to_owned())
 }

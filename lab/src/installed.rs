@@ -1,9 +1,10 @@
-//! What is installed on a volume, and how does it get there?
+//! What is installed on a volume, and how is it put there?
 //!
-//! A list has every file of a small system and of the programs on it: kind, owner, size and path, one a line, separated by
-//! tabs. Owners are programs, and [`SYSTEM`] for what several of them need. Files are made in the order of the list, which has
-//! every directory before what is in it, with contents from [`generate`]. Left out on purpose: what a package manager writes
-//! beside the files it installs, and owners, permissions and times of files, which nothing here asks for.
+//! A list has every file of a small system and of its programs: kind, owner, size and path, one file per line,
+//! separated by tabs. Owners are programs, and [`SYSTEM`] for files that several of them need. Files are created in the
+//! order of the list, which has every directory before its entries, with contents from [`generate`]. Left out on
+//! purpose: what a package manager writes next to the files it installs, and owners, permissions and times, which no
+//! experiment uses.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +15,16 @@ use crate::error::LabError;
 
 /// The owner of files that several programs need.
 pub(crate) const SYSTEM: &str = "system";
-/// Bytes handed over at once.
+/// Bytes per write.
 const PIECE: u64 = 1 << 20;
 
-/// What a line is about.
+/// The kind of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Directory,
     File,
     Symlink,
-    /// One more name of a file that comes before.
+    /// A hard link to a file earlier in the list.
     Name,
 }
 
@@ -34,11 +35,11 @@ pub(crate) struct Listed {
     owner: String,
     size: u64,
     path: String,
-    /// What a symbolic link says, or of which file this is another name.
+    /// Target of a symbolic link, or the file that a hard link names.
     target: String,
 }
 
-/// Reads a list; an error names the line.
+/// Parses a list; an error names the line.
 pub(crate) fn parse(text: &str) -> Result<Vec<Listed>, String> {
     let line = |(n, line): (usize, &str)| {
         let wrong = |what: &str| format!("line {}: {what}: {line:?}", n + 1);
@@ -69,13 +70,13 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Listed>, String> {
 }
 
 impl Listed {
-    /// Is at most so long.
+    /// Limits the file's size.
     pub fn cut_at(&mut self, bytes: u64) {
         self.size = self.size.min(bytes);
     }
 }
 
-/// How long files are, by every name they have.
+/// Sizes of files, by every name they have.
 #[cfg(test)]
 pub(crate) fn sizes(list: &[Listed]) -> BTreeMap<&str, u64> {
     let files = list.iter().filter(|l| l.kind == Kind::File).map(|l| (l.path.as_str(), l.size));
@@ -86,29 +87,29 @@ pub(crate) fn sizes(list: &[Listed]) -> BTreeMap<&str, u64> {
     sizes
 }
 
-/// What was put on a volume.
+/// The files installed on a volume.
 #[derive(Debug, Default)]
 pub(crate) struct Installed {
     /// Regular files, by owner.
     pub files: BTreeMap<String, Vec<Ino>>,
-    /// Their bytes.
+    /// Total bytes of those files.
     pub bytes: u64,
 }
 
-/// In how many pieces files lie.
+/// Fragmentation of files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Pieces {
-    /// Files that have blocks of their own.
+    /// Files with blocks of their own.
     pub files: u64,
-    /// Runs of neighbouring blocks.
+    /// Extents.
     pub pieces: u64,
     /// Blocks.
     pub blocks: u64,
 }
 
 impl Installed {
-    /// Puts the listed files on `fs` that `wanted` takes by their owner, and makes them durable. Directories above them are
-    /// made when they are not there.
+    /// Writes the listed files whose owner `wanted` accepts to `fs` and makes them durable. Missing parent directories
+    /// are created.
     pub fn add(
         &mut self,
         fs: &dyn FileSystem,
@@ -155,12 +156,12 @@ impl Installed {
         Ok(fs.sync()?)
     }
 
-    /// In how many pieces an owner's files lie.
+    /// Fragmentation of an owner's files.
     pub fn pieces(&self, fs: &dyn FileSystem, owner: &str) -> Result<Pieces, LabError> {
         let mut all = Pieces::default();
         for ino in self.files.get(owner).into_iter().flatten() {
             let extents = fs.extents(*ino, 0, usize::MAX)?;
-            // What lies in its inode has none.
+            // A file inside its inode has no blocks.
             all.files += u64::from(!extents.is_empty());
             all.pieces += extents.len() as u64;
             all.blocks += extents.iter().map(|e| e.blocks).sum::<u64>();
@@ -169,7 +170,7 @@ impl Installed {
     }
 }
 
-/// A directory by its path from the root, made with those above it if it is not there; `known` are those that were found.
+/// A directory by its path from the root, created with its parents if missing; `known` are those already found.
 fn directory(fs: &dyn FileSystem, path: &str, known: &mut BTreeMap<String, Ino>) -> Result<Ino, LabError> {
     if path.is_empty() {
         return Ok(fs.root());
@@ -236,7 +237,7 @@ mod tests {
         assert_eq!(volume.readlink(find("usr/bin/run").unwrap()).unwrap(), b"../lib/one");
         assert!(matches!(find("usr/two"), Err(Error::NotFound)));
         assert_eq!((installed.bytes, steps), (10_003, 6));
-        // Three blocks in a row; three bytes lie in their inode.
+        // Three blocks in one extent; the three-byte file is inside its inode.
         let pieces = Pieces { files: 1, pieces: 1, blocks: 3 };
         assert_eq!(installed.pieces(&*volume, SYSTEM).unwrap(), pieces);
         assert_eq!(installed.pieces(&*volume, "one").unwrap(), Pieces::default());

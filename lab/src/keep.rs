@@ -1,9 +1,9 @@
-//! Which results may be kept, and when is what was kept stale?
+//! Which results may be stored, and when is a stored result stale?
 //!
-//! A result may be kept if it is the plan's own: no quick run, nothing changed by options. What a kept number depends on
-//! is in two fingerprints. One is of what the plan runs, of the prices, recipes and rows of `paper.csv` that it uses, not of
-//! words for people. The other is of the recordings beside the plan. The program's code is in neither: `make deep`
-//! runs everything again.
+//! A result may be stored if it is the plan's own: no quick run, nothing changed by options. Two fingerprints cover the
+//! inputs of a stored number. One covers what the plan runs and the prices, recipes and rows of `paper.csv` that it
+//! uses, but no descriptive text. The other covers the recordings next to the plan. Neither covers the program's code:
+//! `make deep` runs everything again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -19,47 +19,47 @@ use crate::plan::{Changes, Experiment, Job, Kind, PlanError};
 use crate::result::{Outcome, VariantResult};
 use sim::aging::Recipe;
 
-/// A result that is not kept.
+/// Why a result is not stored.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotKept {
-    /// It is not the plan's.
+    /// The result is not the plan's own.
     #[error("{experiment}: {what}: only full runs of the unchanged plan can be stored")]
     NotThePlan {
         /// The experiment.
         experiment: String,
-        /// What differs.
+        /// The difference.
         what: String,
     },
-    /// Nothing measures a published number.
+    /// No measurement corresponds to a published number.
     #[error("{experiment}: no result for {quantity:?}: no phase {of:?} measured {measure:?} in its unit")]
     Unanswered {
         /// The experiment.
         experiment: String,
         /// The row of `paper.csv`.
         quantity: String,
-        /// Its phases.
+        /// The row's phases.
         of: String,
-        /// Its measure.
+        /// The row's measure.
         measure: String,
     },
-    /// The experiment's plan cannot be understood.
+    /// The experiment's plan is malformed.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// A profile it names is not there.
+    /// The plan names a profile that does not exist.
     #[error(transparent)]
     Profile(#[from] ProfileError),
     /// A recording cannot be read.
     #[error("{file}: {source}")]
     Unreadable {
-        /// Which.
+        /// The file.
         file: String,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
 }
 
-/// What of a row of `paper.csv` says how our number is made.
+/// The columns of `paper.csv` that define how our number is calculated.
 #[derive(Serialize)]
 struct Made<'a> {
     quantity: &'a str,
@@ -78,7 +78,7 @@ impl<'a> Made<'a> {
     }
 }
 
-/// All that a plan's numbers depend on, but for recordings and code.
+/// All inputs of a plan's numbers except recordings and code.
 #[derive(Serialize)]
 struct Inputs<'a> {
     kind: Kind,
@@ -92,7 +92,7 @@ fn short(digest: Sha256) -> String {
     digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A table's text, the same in whatever order its entries stand.
+/// A table as text, independent of the order of its entries.
 pub(crate) fn in_order(table: &toml::Table) -> String {
     fn text(value: &toml::Value) -> String {
         match value {
@@ -104,7 +104,7 @@ pub(crate) fn in_order(table: &toml::Table) -> String {
     format!("{:?}", table.iter().map(|(name, value)| (name, text(value))).collect::<BTreeMap<_, _>>())
 }
 
-/// The fingerprint of what an experiment runs.
+/// Fingerprint of what an experiment runs.
 pub fn of_plan(experiment: &Experiment) -> Result<String, NotKept> {
     let jobs = experiment.jobs(&Changes::default())?;
     let profiles: BTreeSet<&str> = jobs.iter().map(|j| j.profile.as_str()).collect();
@@ -121,11 +121,11 @@ pub fn of_plan(experiment: &Experiment) -> Result<String, NotKept> {
         recipes: states.into_iter().map(|name| format!("{:?}", Recipe::chain(name))).collect(),
         paper: experiment.paper.iter().map(Made::of).collect(),
     };
-    // OK to unwrap: numbers, texts and tables of them.
+    // OK to unwrap: the value has only numbers, strings and tables.
     Ok(short(Sha256::new_with_prefix(serde_json::to_vec(&inputs).unwrap())))
 }
 
-/// The fingerprint of the recordings in an experiment's directory.
+/// Fingerprint of the recordings in an experiment's directory.
 pub fn of_recordings(dir: &Path) -> Result<String, NotKept> {
     let unreadable = |path: &Path| {
         let file = path.display().to_string();
@@ -147,7 +147,7 @@ pub fn of_recordings(dir: &Path) -> Result<String, NotKept> {
     Ok(if files.is_empty() { "none".into() } else { short(digest) })
 }
 
-/// What an outcome measured, to be kept; `recordings` is their fingerprint.
+/// An outcome's measurements, to be stored; `recordings` is the fingerprint of the recordings.
 pub fn of(experiment: &Experiment, outcome: &Outcome, recordings: String) -> Result<Kept, NotKept> {
     as_planned(experiment, outcome)?;
     let rows = compare(&experiment.paper, outcome).into_iter().map(|c| {
@@ -168,7 +168,7 @@ pub fn of(experiment: &Experiment, outcome: &Outcome, recordings: String) -> Res
     Ok(Kept { of: Some(Origin { plan: of_plan(experiment)?, recordings }), rows })
 }
 
-/// Whether an outcome is the whole of what the plan says, and nothing else.
+/// Checks that an outcome is exactly the whole plan.
 pub fn as_planned(experiment: &Experiment, outcome: &Outcome) -> Result<(), NotKept> {
     let differs = |what: String| NotKept::NotThePlan { experiment: experiment.name.clone(), what };
     if outcome.quick {
@@ -197,7 +197,7 @@ fn is_of(claim: &Claim, v: &VariantResult) -> bool {
     [&claim.of, &claim.over].into_iter().any(|select| v.phases.iter().any(|p| selects(select, &v.name, &p.name)))
 }
 
-/// Why a number is not there.
+/// Why a number is missing.
 fn skipped(experiment: &Experiment, outcome: &Outcome, claim: &Claim) -> Result<String, NotKept> {
     let selects = [&claim.of, &claim.over].into_iter().flat_map(|s| s.split('+'));
     let named = |variant: &str| selects.clone().any(|s| s.trim().split('/').next() == Some(variant));

@@ -1,8 +1,8 @@
-//! What do an experiment's files say that it measured?
+//! Which measurements are stored with an experiment?
 //!
-//! `ours.csv` stands beside `paper.csv`: for each row of that one the number that a full run of the plan gave, to the last
-//! digit, with profile, seed and version, or why there is none. It holds no date and nothing of the machine. A
-//! program writes it ([`crate::keep`]), which also says when it is stale; people only read it.
+//! `ours.csv` is next to `paper.csv`. For each row of `paper.csv` it has the number from a full run of the plan, to the
+//! last digit, with profile, seed and version, or the reason why there is none. It has no date and nothing about the
+//! machine. [`crate::keep`] writes it and decides when it is stale; it is not edited by hand.
 
 use std::fmt::Write as _;
 
@@ -11,34 +11,35 @@ use serde::{Deserialize, Serialize};
 /// An `ours.csv`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Kept {
-    /// What it was measured of; nothing was kept without.
+    /// The inputs of the measurement; none if nothing is stored.
     pub of: Option<Origin>,
-    /// A row for each published number that the experiment answers, in the order of `paper.csv`.
+    /// A row for each published number that the experiment reproduces, in the order of `paper.csv`.
     pub rows: Vec<Row>,
 }
 
-/// What a result depends on, as fingerprints ([`crate::keep`]).
+/// The inputs of a result, as fingerprints ([`crate::keep`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
-    /// Of the plan, of the prices and recipes it names, and of what of `paper.csv` says how a number is made.
+    /// Of the plan, of its prices and recipes, and of the columns of `paper.csv` that define how a number is
+    /// calculated.
     pub plan: String,
-    /// Of the recordings that lie beside the plan.
+    /// Of the recordings next to the plan.
     pub recordings: String,
 }
 
-/// What was measured for a published number.
+/// Our number for a published one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
-    /// The row of `paper.csv` that it answers.
+    /// The row's `quantity` in `paper.csv`.
     pub quantity: String,
-    /// The number; none if the phases it is made of did not run.
+    /// The number; none if its phases did not run.
     pub ours: Option<f64>,
     /// Its unit.
     pub unit: String,
     /// The devices it was measured on.
     pub profile: String,
-    /// What was random came from these.
+    /// The random seeds.
     pub seed: String,
     /// The version of the program.
     pub version: String,
@@ -46,13 +47,13 @@ pub struct Row {
     pub missing: String,
 }
 
-/// What the line begins with that carries the fingerprints.
+/// Prefix of the line with the fingerprints.
 const ORIGIN: &str = "# of plan ";
-/// What stands between the two.
+/// Separator between the two fingerprints.
 const RECORDINGS: &str = ", recordings ";
 
 impl Kept {
-    /// From the text of an `ours.csv`; an error says what is wrong with it.
+    /// Parses the text of an `ours.csv`; an error says what is wrong.
     pub fn parse(text: &str) -> Result<Kept, String> {
         let origin = text.lines().find_map(|line| line.strip_prefix(ORIGIN)?.split_once(RECORDINGS));
         let of = origin.map(|(plan, recordings)| Origin { plan: plan.into(), recordings: recordings.into() });
@@ -67,23 +68,23 @@ impl Kept {
         Ok(Kept { of, rows })
     }
 
-    /// The text of its file.
+    /// The text of the file.
     pub fn text(&self, experiment: &str) -> String {
         let mut writer = csv::Writer::from_writer(Vec::new());
         for row in &self.rows {
-            // OK to unwrap: memory takes everything, and a row is flat.
+            // OK to unwrap: writing to memory does not fail, and a row is flat.
             writer.serialize(row).unwrap();
         }
         let rows = String::from_utf8(writer.into_inner().unwrap_or_default()).unwrap_or_default();
         let mut out = format!("# Made by `joulefs lab run {experiment} --keep`.\n");
         if let Some(of) = &self.of {
-            // OK to unwrap: a string takes everything.
+            // OK to unwrap: writing to a string does not fail.
             writeln!(out, "{ORIGIN}{}{RECORDINGS}{}", of.plan, of.recordings).unwrap();
         }
         out + &rows
     }
 
-    /// What was measured for a row of `paper.csv`.
+    /// The measurement for a row of `paper.csv`.
     pub fn row(&self, quantity: &str) -> Option<&Row> {
         self.rows.iter().find(|r| r.quantity == quantity)
     }

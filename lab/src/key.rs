@@ -1,8 +1,8 @@
-//! By what is a measured phase known, wherever it is run?
+//! What identifies a measured phase on any machine?
 //!
-//! A key is a hash of everything that the phase's numbers depend on: the program, the kind of work, the device's numbers, seed
-//! and parameters, and the bytes of files that these name. Equal keys are equal numbers, to the picojoule. Neither the words
-//! of a plan nor its name is in it: what another plan runs in the same way has the same key.
+//! A key is a hash of all inputs of the phase's numbers: the program, the kind of work, the device's numbers, seed and
+//! parameters, and the bytes of the files they name. Equal keys mean equal numbers, to the picojoule. The plan's text
+//! and name are not in it: if another plan runs the same work, the key is the same.
 
 use std::fs::File;
 use std::io;
@@ -16,12 +16,12 @@ use crate::plan::{Job, Kind};
 use crate::theirs;
 use sim::aging::Recipe;
 
-/// The key of all that a job measures.
+/// The key of everything a job measures.
 #[derive(Debug, Clone)]
 pub struct Key(Sha256);
 
 impl Key {
-    /// Of a job as `build` of this program does it.
+    /// The key of a job as this program's build `build` runs it.
     pub fn of(build: &str, kind: Kind, job: &Job) -> Result<Self, LabError> {
         let mut all = Sha256::new();
         let mut add = |bytes: &[u8]| {
@@ -50,20 +50,20 @@ impl Key {
         Ok(Key(all))
     }
 
-    /// Of its `n`-th phase.
+    /// The key of the job's `n`-th phase.
     pub fn phase(&self, n: usize, name: &str) -> String {
         let all = self.0.clone().chain_update(format!("{n} {name}"));
         all.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
-/// A file that is named by its path, or one of other people.
+/// A file named by its path, or an external recording.
 fn file(name: &str) -> Option<PathBuf> {
     let by_path = || Some(Path::new(name)).filter(|_| name.contains('/')).map(Path::to_owned);
     theirs::find(name).or_else(by_path).filter(|path| path.is_file())
 }
 
-/// The files that a parameter names.
+/// Collects the files that a parameter names.
 fn named(value: &toml::Value, files: &mut Vec<PathBuf>) {
     match value {
         toml::Value::String(name) => files.extend(file(name)),

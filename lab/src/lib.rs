@@ -1,16 +1,16 @@
-//! What comes out of the papers' experiments, beside what was published?
+//! What do the papers' experiments measure here, next to what was published?
 //!
-//! * [`plan`]: what is run; [`experiments`]: the kinds of work a plan may name; [`apps`]: what applications of a phone
-//!   write, with contents; `installed`: a system and the programs on it; [`uncached`]: what a file system asks of a disk if
-//!   nothing is kept in memory, our own or one of Linux.
-//! * [`run`]: the variants, in parallel; [`error`]: why one failed; [`theirs`]: where recordings are that are not shipped.
-//! * [`result`]: what came out; [`key`]: what it depends on, as one word; [`claim`]: the papers' numbers, [`compare`]: which
-//!   of ours answers them.
-//! * [`kept`]: what a full run measured, in a file beside the plan; [`keep`]: which results may go there, and when they are stale;
-//!   [`took`]: how long runs took, and how much memory.
-//! * [`published`]: every number that the papers publish, and which of ours answers it.
-//! * [`control`]: a plan that compares policies of cleaning has one in which nobody cleans; [`cost`]: what cleaning and
-//!   the work after it cost.
+//! * [`plan`]: what is run; [`experiments`]: the kinds of work a plan may name; [`apps`]: what a phone's applications
+//!   write, with contents; `installed`: a system and its programs; [`uncached`]: requests of a file system without a
+//!   cache, ours or one of Linux.
+//! * [`run`]: runs the variants, in parallel; [`error`]: why one failed; [`theirs`]: where external recordings are.
+//! * [`result`]: the results; [`key`]: a hash of their inputs; [`claim`]: the papers' numbers; [`compare`]: which of
+//!   ours corresponds to them.
+//! * [`kept`]: the measurements of a full run, in a file next to the plan; [`keep`]: which results may go into it, and
+//!   when they are stale; [`took`]: run time and memory.
+//! * [`published`]: every number that the papers publish, and our number for it.
+//! * [`control`]: a plan that compares cleaning policies has a variant without background cleaning; [`cost`]: what
+//!   cleaning and the work after it cost.
 //! * [`report`]: one page of all results, with plots.
 //!
 //! Devices, volumes, aging and replaying are in `sim`.

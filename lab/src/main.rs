@@ -1,4 +1,4 @@
-//! The program `joulefs-lab`: what a person types to repeat the papers' experiments, and nothing of how they work.
+//! The program `joulefs-lab`: the command line to repeat the papers' experiments, without their implementation.
 //!
 //! `joulefs lab ...` runs this program. Exit codes are those of `joulefs`.
 #![forbid(unsafe_code)]
@@ -33,7 +33,7 @@ struct Cli {
     command: commands::Command,
 }
 
-/// Commands whose answer is an object, and the version of its form.
+/// Commands that print an object, and the version of its schema.
 const SCHEMAS: &[Schema] = &[("lab papers", 1), ("lab report", 1), ("lab show", 1)];
 
 fn main() -> ExitCode {
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Fails if the `joulefs` that started this program is of another version.
+/// Fails if the version of the `joulefs` that started this program differs.
 fn of_one_version() -> Result<(), Failure> {
     let own = env!("CARGO_PKG_VERSION");
     match std::env::var("JOULEFS_VERSION") {
@@ -65,7 +65,7 @@ fn of_one_version() -> Result<(), Failure> {
     }
 }
 
-/// A plan that cannot be found or used. A name that was typed wrongly is an error of usage.
+/// A plan that cannot be found or used. A mistyped name is a usage error.
 fn unplanned(e: PlanError) -> Failure {
     match e {
         PlanError::Unknown { ref name, ref known } => Failure::usage(format!("{e}{}", meant::tip_of_list(name, known))),
@@ -81,7 +81,7 @@ fn unplanned(e: PlanError) -> Failure {
 mod tests {
     use super::*;
 
-    /// Commands whose answer is a list, or that have none.
+    /// Commands that print a list, or nothing.
     const NO_OBJECT: [&str; 3] = ["keep", "list", "run"];
 
     #[test]

@@ -1,10 +1,10 @@
 //! What is run, on which device, in which variants?
 //!
-//! An experiment is a directory of three files: `README.md` says what is claimed, `plan.toml` what is
-//! run, `paper.csv` what was published. A fourth, `ours.csv`, says what a full run measured ([`Kept`]), a fifth, `took.csv`, how
-//! long it took ([`Took`]). The shipped ones are built in; any other is named by its path.
+//! An experiment is a directory of three files: `README.md` has the claims, `plan.toml` defines the runs, `paper.csv`
+//! has the published numbers. A fourth, `ours.csv`, has the measurements of a full run ([`Kept`]), a fifth, `took.csv`,
+//! its run time ([`Took`]). The shipped experiments are built in; any other is named by its path.
 //!
-//! A plan names a *kind* of work ([`crate::experiments`]) and its parameters; nothing in it is a result.
+//! A plan names a *kind* of work ([`crate::experiments`]) and its parameters; it has no results.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,25 +21,25 @@ use crate::took::Took;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
-    /// One line for people.
+    /// A one-line description.
     pub title: String,
     /// The kind of work.
     pub kind: Kind,
     /// The device's profile.
     pub profile: String,
-    /// Every variant runs once with each; in a quick run with the first alone.
+    /// Every variant runs with each seed; a quick run uses only the first.
     #[serde(default = "one_seed")]
     pub seeds: Vec<u64>,
-    /// The variants in which nobody cleans in the background, where variants differ in who does.
+    /// The variants without background cleaning, if variants differ in cleaning.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub control: Vec<String>,
-    /// What the kind of work asks for.
+    /// The parameters of the kind of work.
     #[serde(default)]
     pub parameters: Table,
-    /// What replaces parameters in a quick run: the same work, smaller.
+    /// Replaces parameters in a quick run: the same work, smaller.
     #[serde(default)]
     pub quick: Table,
-    /// The variants; without any there is one, called `plain`.
+    /// The variants; if none, there is one called `plain`.
     #[serde(default)]
     pub variant: Vec<Variant>,
 }
@@ -48,82 +48,80 @@ fn one_seed() -> Vec<u64> {
     vec![1]
 }
 
-/// What differs from the plan's own parameters.
+/// A variant's differences from the plan's parameters.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Variant {
-    /// What it is called in results.
+    /// Its name in results.
     pub name: String,
     /// Another device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
-    /// A file of other people that it needs and that is not shipped ([`crate::theirs`]); without the file the variant
-    /// is left out.
+    /// An external recording that it needs ([`crate::theirs`]); if the file is missing, the variant is skipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needs: Option<String>,
-    /// Numbers of the profile that are assumed to be others, by their names as `joulefs energy show` has them, in the
-    /// units they have there.
+    /// Numbers of the profile to replace, with names and units as in `joulefs energy show`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub assume: BTreeMap<String, f64>,
-    /// The parameters that differ.
+    /// The changed parameters.
     #[serde(flatten)]
     pub parameters: Table,
 }
 
-/// The kinds of work there are code for.
+/// The implemented kinds of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// Reading and writing one file in order or at random.
+    /// Reads and writes one file, sequentially or at random.
     FileIo,
-    /// Reading files that lie in pieces of different sizes.
+    /// Reads files with fragments of different sizes.
     Fragments,
-    /// A database's transactions.
+    /// Runs a database's transactions.
     Sqlite,
-    /// Cleaning in the background until nothing is worth it.
+    /// Cleans in the background until no section is worth cleaning.
     Cleaning,
-    /// Overwriting a full volume, and how few blocks cleaning could have moved.
+    /// Overwrites a full volume; computes the minimum of blocks that cleaning could have moved.
     Bound,
-    /// Databases of several applications that grow together: how they lie, and what using them costs.
+    /// Grows several applications' databases together; measures their layout and the cost of using them.
     Databases,
-    /// Small requests, by how far they are dispersed.
+    /// Makes small requests, by their degree of dispersal.
     Dispersal,
-    /// A log for disks that frees space in different ways, through days on battery and nights on the charger.
+    /// Frees space of a log for disks in different ways, through days on battery and nights on the charger.
     Strategies,
-    /// A bare disk's motions, one by one.
+    /// Makes a bare disk's movements, one by one.
     DiskModes,
-    /// What one cleaning costs.
+    /// Measures the cost of one cleaning.
     GcEnergy,
-    /// How much sooner cleaning empties a battery.
+    /// Measures how much sooner cleaning empties a battery.
     Battery,
-    /// What cleaning does to the pieces of free space.
+    /// Measures how cleaning changes the fragments of free space.
     GcEffect,
-    /// The calls of recorded programs, while a policy cleans.
+    /// Replays recorded programs' calls while a policy cleans.
     AppReplay,
-    /// What applications write, with contents, where small updates are kept in different ways.
+    /// Replays applications' writes, with contents, and stores small updates in different ways.
     AppUpdates,
-    /// The same on one volume in a given state, while a policy cleans.
+    /// Replays the same writes on one volume in a given state while a policy cleans.
     AppCleaning,
-    /// How long a writer waits whose file grows into the room of its deltas.
+    /// Measures how long a writer waits if its file grows into the space of its deltas.
     DeltaEviction,
-    /// How fast a file is read that has deltas in delta nodes.
+    /// Measures how fast a file with deltas in delta nodes is read.
     DeltaReads,
-    /// What an application's requests cost, by a table and simulated.
+    /// Calculates the cost of an application's requests, by a table and by simulation.
     AppEnergy,
-    /// How large recorded programs' reads and writes are.
+    /// Counts the sizes of recorded programs' reads and writes.
     RequestSizes,
-    /// What requests cost that a kernel's file system made for known work.
+    /// Replays the requests that a kernel's file system made for known work.
     Requests,
-    /// A phone's energy divided among its components by runs that differ in them.
+    /// Divides a phone's energy among its components by runs that differ in them.
     Differential,
-    /// Programs that are launched with nothing in memory.
+    /// Launches programs with cold caches.
     Launch,
-    /// Files written and read with nothing in memory, on ScherlFS or as a file system of Linux was recorded.
+    /// Writes and reads files with cold caches, on ScherlFS or as recorded from a file system of Linux.
     Uncached,
-    /// Recorded days of calls on a disk that sleeps.
+    /// Replays recorded days of calls on a disk that spins down.
     Days,
-    /// Use in turns with pauses in which the background cleans, and the work after.
+    /// Alternates use and pauses with background cleaning, and measures the work after.
     Worth,
-    /// Hours in which hardly anyone writes, and cleaning that wins nothing.
+    /// Simulates hours with hardly any writes, and cleaning that frees nothing.
     Idle,
 }
 
@@ -136,23 +134,23 @@ pub struct Job {
     pub profile: String,
     /// The seed of everything random.
     pub seed: u64,
-    /// The file it needs.
+    /// The external recording it needs.
     pub needs: Option<String>,
-    /// Numbers of the profile that are others.
+    /// Replaced numbers of the profile.
     pub assume: BTreeMap<String, f64>,
-    /// Everything the kind of work asks for.
+    /// All parameters of the kind of work.
     pub parameters: Table,
 }
 
 impl Job {
-    /// Its device's profile, with the numbers that the variant assumes.
+    /// Its device's profile, with the variant's replaced numbers.
     pub fn profile(&self) -> Result<Profile, ProfileError> {
         let source = format!("assumed by the variant {}", self.variant);
         let begin = Profile::find(&self.profile)?;
         self.assume.iter().try_fold(begin, |profile, (name, value)| profile.with(name, *value, None, &source))
     }
 
-    /// What it runs with, as results tell it.
+    /// Its parameters, as listed in results.
     pub fn told(&self) -> Table {
         let mut told = self.parameters.clone();
         if !self.assume.is_empty() {
@@ -163,35 +161,35 @@ impl Job {
     }
 }
 
-/// What a user changes in a plan.
+/// A user's changes to a plan.
 #[derive(Debug, Clone, Default)]
 pub struct Changes {
-    /// Run small.
+    /// Run a small version.
     pub quick: bool,
-    /// On this device.
+    /// Run on this device.
     pub profile: Option<String>,
-    /// With this seed only.
+    /// Run with only this seed.
     pub seed: Option<u64>,
-    /// With these parameters, whatever plan and variants say.
+    /// Override these parameters of the plan and its variants.
     pub parameters: Table,
-    /// Only variants of these names; all if empty.
+    /// Run only these variants; all if empty.
     pub variants: Vec<String>,
 }
 
-/// An experiment: what is claimed, what is run, what was published.
+/// An experiment: claims, plan, published numbers.
 #[derive(Debug, Clone)]
 pub struct Experiment {
     /// Its directory's name.
     pub name: String,
-    /// What it claims, for people.
+    /// Its claims, as text.
     pub readme: String,
-    /// What is run.
+    /// The plan.
     pub plan: Plan,
-    /// What was published.
+    /// The published numbers.
     pub paper: Vec<Claim>,
-    /// What a full run measured, if that was kept.
+    /// The stored measurements of a full run.
     pub kept: Kept,
-    /// How long runs took, and how much memory, if that was kept.
+    /// The stored run times and memory.
     pub took: Took,
 }
 
@@ -199,47 +197,47 @@ pub struct Experiment {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// Neither shipped nor a directory.
+    /// Neither the name of a shipped experiment nor a directory.
     #[error("no experiment {name:?}: choose {known}, or give the path of an experiment's directory")]
     Unknown {
-        /// What was asked for.
+        /// The given name.
         name: String,
-        /// Those there are.
+        /// The known names.
         known: String,
     },
-    /// A file of it cannot be read.
+    /// One of its files cannot be read.
     #[error("{}: {source}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// A file of it is not what it should be.
+    /// One of its files is malformed.
     #[error("experiment {experiment}: {file}: {message}")]
     Malformed {
         /// The experiment.
         experiment: String,
         /// The file.
         file: &'static str,
-        /// What and where.
+        /// The error and its place.
         message: String,
     },
-    /// A variant asked for that the plan does not have.
+    /// The plan does not have a requested variant.
     #[error("experiment {experiment} has no variant {variant:?}: it has {known}")]
     NoVariant {
         /// The experiment.
         experiment: String,
-        /// What was asked for.
+        /// The requested name.
         variant: String,
-        /// Those there are.
+        /// The plan's variants.
         known: String,
     },
 }
 
-/// What the file of kept numbers is called.
+/// File name of the stored measurements.
 pub const KEPT: &str = "ours.csv";
-/// What the file is called that says how long runs took.
+/// File name of the stored run times.
 pub const TOOK: &str = "took.csv";
 
 macro_rules! shipped {
@@ -254,7 +252,8 @@ macro_rules! shipped {
     };
 }
 
-/// Names of the shipped experiments, with the texts of README, plan, paper, what was kept and how long it took (empty files for a new one).
+/// Names of the shipped experiments, with README, plan, paper, measurements and run times (the last two are empty files
+/// for a new experiment).
 pub const SHIPPED: &[(&str, [&str; 5])] = shipped![
     "dir-fsync",
     "fagc-battery",
@@ -309,7 +308,7 @@ pub const SHIPPED: &[(&str, [&str; 5])] = shipped![
 ];
 
 impl Experiment {
-    /// A shipped experiment by name, or any by the path of its directory (what has a slash).
+    /// Finds a shipped experiment by name, or any by the path of its directory (a name with a slash).
     pub fn find(name: &str) -> Result<Self, PlanError> {
         if let Some((_, [readme, plan, paper, kept, took])) = SHIPPED.iter().find(|(n, _)| *n == name) {
             return Self::parse(name, readme, plan, paper)?.with_kept(kept)?.with_took(took);
@@ -330,7 +329,7 @@ impl Experiment {
             .with_took(&beside(TOOK)?)
     }
 
-    /// From the texts of its files.
+    /// Parses the texts of its files.
     pub fn parse(name: &str, readme: &str, plan: &str, paper: &str) -> Result<Self, PlanError> {
         let malformed = |file, message: String| PlanError::Malformed { experiment: name.into(), file, message };
         let plan: Plan = toml::from_str(plan).map_err(|e| malformed("plan.toml", e.to_string()))?;
@@ -342,21 +341,21 @@ impl Experiment {
         Ok(Experiment { name: name.into(), readme: readme.into(), plan, paper, kept, took })
     }
 
-    /// The same with what was kept, from the text of `ours.csv`.
+    /// Adds the stored measurements, from the text of `ours.csv`.
     pub fn with_kept(self, kept: &str) -> Result<Self, PlanError> {
         let malformed = |message| PlanError::Malformed { experiment: self.name.clone(), file: KEPT, message };
         let kept = Kept::parse(kept).map_err(malformed)?;
         Ok(Experiment { kept, ..self })
     }
 
-    /// The same with what runs took, from the text of `took.csv`.
+    /// Adds the stored run times, from the text of `took.csv`.
     pub fn with_took(self, took: &str) -> Result<Self, PlanError> {
         let malformed = |message| PlanError::Malformed { experiment: self.name.clone(), file: TOOK, message };
         let took = Took::parse(took).map_err(malformed)?;
         Ok(Experiment { took, ..self })
     }
 
-    /// The first paragraph of the README after its heading, in one line.
+    /// The first paragraph of the README after its heading, as one line.
     pub fn claim(&self) -> String {
         let lines = self.readme.lines().map(str::trim).skip_while(|l| l.is_empty() || l.starts_with('#'));
         lines.take_while(|l| !l.is_empty()).collect::<Vec<_>>().join(" ")

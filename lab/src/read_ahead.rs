@@ -1,41 +1,41 @@
-//! Which pages of a file does a kernel read ahead of who reads it?
+//! Which pages of a file does a kernel read ahead?
 //!
-//! As Linux decides since 6.10 (`mm/readahead.c`, with the usual 128 KiB): who reads in order gets windows that double; a
-//! page at which the next window is due is marked, and reading it asks for that window; who comes to a page of which many
-//! before are in memory is taken to read in order too, so that looks elsewhere in between do no harm. Pages that are in
-//! memory ask for nothing. Left out: that memory ends, and that the device was asked and has not answered yet.
+//! The rules are those of Linux since 6.10 (`mm/readahead.c`, with the usual 128 KiB). A sequential reader gets windows
+//! that double; one page of each window is marked, and reading it requests the next window. A reader of a page with
+//! many cached pages before it also counts as sequential, so that reads elsewhere in between do no harm. Cached pages
+//! cause no requests. Left out: memory pressure, and requests in flight.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Pages of the largest window.
+/// Pages in the largest window.
 const MOST: u64 = 32;
 
-/// What a kernel remembers of a file.
+/// A kernel's read-ahead state of a file.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ReadAhead {
-    /// Pages in memory.
+    /// Cached pages.
     kept: BTreeSet<u64>,
-    /// The window: its first page, its pages, and how many from its end the marked page is.
+    /// The window: its first page, its pages, and the marked page as a distance from its end.
     start: u64,
     size: u64,
     last: u64,
-    /// The page that was read last.
+    /// The last page read.
     before: Option<u64>,
 }
 
 impl ReadAhead {
-    /// Pages were written: they are in memory.
+    /// Written pages are cached.
     pub fn written(&mut self, pages: Range<u64>) {
         self.kept.extend(pages);
     }
 
-    /// Pages from this one on are gone.
+    /// Drops all pages from this one on.
     pub fn cut(&mut self, from: u64) {
         self.kept.split_off(&from);
     }
 
-    /// Somebody reads pages of a file of `end` pages; which are asked of the device, in order.
+    /// Reads pages of a file of `end` pages; returns the ranges to read from the device, in order.
     pub fn read(&mut self, pages: Range<u64>, end: u64) -> Vec<Range<u64>> {
         let mut asked = Vec::new();
         let pages = pages.start..pages.end.min(end);
@@ -50,7 +50,7 @@ impl ReadAhead {
             } else {
                 continue;
             };
-            // What is in memory is not read again; what lies beyond the end is not there.
+            // Skip cached pages and pages after the end.
             let missing: Vec<u64> = (wanted.start..wanted.end.min(end)).filter(|p| self.kept.insert(*p)).collect();
             asked.extend(missing.chunk_by(|a, b| a + 1 == *b).map(|run| run[0]..run[run.len() - 1] + 1));
         }
@@ -58,7 +58,7 @@ impl ReadAhead {
         asked
     }
 
-    /// What is asked for because a page is not in memory.
+    /// The range to request because a page is not cached.
     fn missed(&mut self, page: u64, more: u64) -> Range<u64> {
         let in_order = self.before.is_some_and(|b| page.wrapping_sub(b) <= 1);
         if page == 0 || more > MOST || in_order {
@@ -71,14 +71,14 @@ impl ReadAhead {
         if known <= more {
             return page..page + more;
         }
-        // From the file's beginning on: more will come.
+        // Sequential from the file's beginning: expect more.
         let known = if known == page { 2 * known } else { known };
         (self.start, self.size, self.last) = (page, (known + more).min(MOST), 1);
         page..page + self.size
     }
 }
 
-/// The first window for so many pages.
+/// The first window for a read of this many pages.
 fn first(pages: u64) -> u64 {
     match pages.next_power_of_two() {
         n if n <= MOST / 32 => n * 4,
@@ -87,7 +87,7 @@ fn first(pages: u64) -> u64 {
     }
 }
 
-/// The window after one.
+/// The next window's size.
 fn next(size: u64) -> u64 {
     match size {
         n if n < MOST / 16 => 4 * n,
@@ -100,7 +100,7 @@ fn next(size: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// What is asked for while single pages are read.
+    /// The requests for reads of single pages.
     fn asked(file: &mut ReadAhead, pages: impl Iterator<Item = u64>) -> Vec<(u64, u64)> {
         pages.flat_map(|p| file.read(p..p + 1, 1000)).map(|r| (r.start, r.end - r.start)).collect()
     }

@@ -1,4 +1,4 @@
-//! What came out of an experiment: its variants, each with its phases ([`sim::result`]), beside the paper's numbers.
+//! An experiment's result: its variants, each with its phases ([`sim::result`]), next to the paper's numbers.
 //!
 //! The same plan, profile, seed and version give the same file, byte for byte.
 
@@ -18,11 +18,11 @@ pub struct Outcome {
     pub title: String,
     /// The version of the program.
     pub version: String,
-    /// Whether it ran small.
+    /// Whether it was a quick run.
     pub quick: bool,
-    /// What came out, in the plan's order.
+    /// The results, in the plan's order.
     pub variants: Vec<VariantResult>,
-    /// Variants that did not run for want of a file, and which.
+    /// Skipped variants, and which files they lack.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<Skipped>,
     /// The paper's numbers and ours.
@@ -30,55 +30,55 @@ pub struct Outcome {
     pub compared: Vec<Comparison>,
 }
 
-/// A variant that did not run.
+/// A skipped variant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
     /// Its name.
     pub variant: String,
-    /// What is not here, in words.
+    /// What is missing, in words.
     pub why: String,
 }
 
-/// What came out of one variant with one seed.
+/// The result of one variant with one seed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VariantResult {
     /// Its name.
     pub name: String,
     /// The device's profile.
     pub profile: String,
-    /// What was random came from it.
+    /// The random seed.
     pub seed: u64,
-    /// What it ran with.
+    /// Its parameters.
     pub parameters: Table,
-    /// What was measured, in order.
+    /// The measured phases, in order.
     pub phases: Vec<Phase>,
     /// Distributions: free space, extents.
     #[serde(default)]
     pub histograms: Vec<Histogram>,
-    /// What cleaning cost and left, and what the work after it cost, where a plan asks for that work.
+    /// What cleaning cost, the free space it left, and the cost of the work after, if the plan has such work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub costs: Option<Costs>,
 }
 
-/// What cleaning cost and left, and what the work after it cost ([`crate::cost`]).
+/// What cleaning cost, the free space it left, and what the work after it cost ([`crate::cost`]).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Costs {
-    /// Sections cleaned while it was measured, for whomever.
+    /// Sections cleaned during the measurement, in foreground and background.
     pub gcs: u64,
-    /// Blocks they moved.
+    /// Blocks moved.
     pub moved: u64,
-    /// Free segments at the end of what was measured.
+    /// Free segments at the end of the measurement.
     pub held: u64,
-    /// Spent while it was measured.
+    /// Energy during the measurement.
     pub measured: Energy,
-    /// Spent by the work after.
+    /// Energy of the work after.
     pub after: Energy,
     /// The sum of both.
     pub in_all: Energy,
 }
 
 impl Outcome {
-    /// A variant as it is told from the others: its seed is named where there are several.
+    /// A variant's unique name: includes the seed if there are several.
     pub fn name_of(&self, v: &VariantResult) -> String {
         let several = self.variants.iter().any(|w| w.name == v.name && w.seed != v.seed);
         if several { format!("{} (seed {})", v.name, v.seed) } else { v.name.clone() }
@@ -89,7 +89,7 @@ impl Outcome {
         self.variants.iter().flat_map(|v| v.phases.iter().map(move |p| (v, p)))
     }
 
-    /// What its file is called: the profiles and seeds that made it.
+    /// The name of its file: from the profiles and seeds.
     pub fn file_name(&self) -> String {
         let mut profiles: Vec<_> = self.variants.iter().map(|v| file_stem(&v.profile)).collect();
         let mut seeds: Vec<_> = self.variants.iter().map(|v| v.seed).collect();

@@ -1,4 +1,4 @@
-//! Runs an experiment's variants, as many at once as there are processors to give them.
+//! Runs an experiment's variants, in parallel.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,8 +14,8 @@ use crate::theirs;
 use crate::{control, cost};
 use sim::progress::Progress;
 
-/// Whether there are the variants asked for, their devices, and parameters of the kind the work takes; nothing is
-/// done. What a parameter's value means is seen when the work begins.
+/// Checks, without running, that the requested variants, devices and parameter names exist. Parameter values are
+/// checked when the work begins.
 pub fn check(experiment: &Experiment, changes: &Changes) -> Result<(), LabError> {
     control::check(experiment)?;
     experiment.jobs(changes)?.iter().try_for_each(|job| {
@@ -33,7 +33,7 @@ fn of_variant(experiment: &Experiment, job: &Job, source: LabError) -> LabError 
     }
 }
 
-/// Runs it. `threads` variants run at once; `tell` hears how much of all is done, from 0 to 1.
+/// Runs an experiment with `threads` variants in parallel; passes the progress, from 0 to 1, to `tell`.
 ///
 /// Results do not depend on the number of threads: variants share nothing.
 pub fn run(
@@ -62,7 +62,7 @@ pub fn run(
             let failed = result.is_err();
             done.lock()[index] = Some(result);
             if failed {
-                // Nobody waits for the others' results.
+                // Start no further variants.
                 next.store(jobs.len(), Ordering::Relaxed);
             }
         }

@@ -1,14 +1,14 @@
-//! Files of ours as SQLite's disk, without a kernel between: a volume's, or those of a recording being made.
+//! Our files as an SQLite VFS, without a kernel: those of a volume or of a recording in progress.
 //!
-//! One process, one connection: locks are granted, and the index of the write-ahead log lives in SQLite's
-//! own memory (exclusive locking mode). Randomness comes from a seed, so that runs repeat.
+//! One process, one connection: locks are always granted, and the index of the write-ahead log is in SQLite's own
+//! memory (exclusive locking mode). Randomness comes from a seed, so that runs are reproducible.
 //!
-//! SQLite hears what it hears of its own disk on Android: that a power cut spares what lies beside what is written
-//! (`POWERSAFE_OVERWRITE`), wherefore it takes sectors of 512 bytes, whatever the disk says of them. Batches of atomic
-//! writes, which F2FS offers on Android, are not offered: nothing here writes several blocks at once or none.
+//! The VFS reports the same properties as on Android: a power cut does not damage bytes next to a write
+//! (`POWERSAFE_OVERWRITE`), so SQLite assumes sectors of 512 bytes, whatever the disk reports. Atomic batch writes,
+//! which F2FS offers on Android, are not offered: no writes of several blocks are atomic here.
 //!
-//! SQLite's own disk on Unix syncs the directory of a new journal or log with the file's first sync, and with
-//! `synchronous=EXTRA` that of a deleted journal. Here [`Habits`] say whether and how, since both can be measured.
+//! On Unix, SQLite's own VFS syncs the directory of a new journal or log with the file's first sync and, with
+//! `synchronous=EXTRA`, after deleting a journal. Here [`Habits`] define whether and how, since both can be measured.
 
 use std::io::{Error, ErrorKind};
 use std::sync::Arc;
@@ -26,11 +26,11 @@ use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, SetAttr, Wri
 use crate::error::LabError;
 use crate::read_ahead::ReadAhead;
 
-/// SQLite's connections share one cache of pages in a process (it is built with `SQLITE_ENABLE_MEMORY_MANAGEMENT`): with
-/// two at once, what one finds there would depend on the other, and no run would repeat.
+/// SQLite's connections share one page cache per process (it is built with `SQLITE_ENABLE_MEMORY_MANAGEMENT`): two
+/// concurrent connections would affect each other's cache, and runs would not be reproducible.
 pub(crate) static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Numbers disks registered in this process: SQLite knows them by name.
+/// Numbers the VFSs registered in this process: SQLite identifies them by name.
 static REGISTERED: AtomicU64 = AtomicU64::new(0);
 
 /// How a directory is synced.
@@ -40,38 +40,38 @@ pub(crate) enum SyncsDirectory {
     /// Not at all.
     #[default]
     Never,
-    /// By a checkpoint, as Linux does.
+    /// By a checkpoint, like Linux.
     Checkpoint,
-    /// By the file system's `fsync` of it.
+    /// By the file system's `fsync` of the directory.
     Fsync,
 }
 
 /// When directories are synced, and how.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Habits {
-    /// That of a new journal or log.
+    /// For a new journal or log.
     pub directory: SyncsDirectory,
-    /// So is that of a deleted file.
+    /// Whether a deletion also syncs the directory.
     pub syncs_deletions: bool,
 }
 
-/// Files in one directory, by numbers that whoever got one gives back.
+/// Files in one directory, by numbers that the caller gives back with `forget`.
 pub(crate) trait Files: Send + Sync {
-    /// The file of a name.
+    /// Looks up a name.
     fn find(&self, name: &str) -> Result<u64, Error>;
-    /// A new file.
+    /// Creates a file.
     fn make(&self, name: &str) -> Result<u64, Error>;
-    /// One user less of a number.
+    /// Drops one reference to a number.
     fn forget(&self, file: u64);
-    /// The name goes.
+    /// Unlinks the name.
     fn delete(&self, name: &str) -> Result<(), Error>;
-    /// Bytes of a file.
+    /// The file's size in bytes.
     fn size(&self, file: u64) -> Result<u64, Error>;
-    /// Reads some bytes, none at the file's end.
+    /// Reads up to `buf.len()` bytes; 0 at the file's end.
     fn read(&self, file: u64, at: u64, buf: &mut [u8]) -> Result<usize, Error>;
     /// Writes some bytes.
     fn write(&self, file: u64, at: u64, bytes: &[u8]) -> Result<usize, Error>;
-    /// Cuts a file or lets it grow.
+    /// Truncates or extends a file.
     fn set_size(&self, file: u64, size: u64) -> Result<(), Error>;
     /// Makes a file durable.
     fn sync(&self, file: u64, data_only: bool) -> Result<(), Error>;
@@ -83,19 +83,18 @@ pub(crate) trait Files: Send + Sync {
 pub(crate) struct Directory {
     fs: Arc<dyn FileSystem>,
     ino: Ino,
-    /// What the host remembers of each file, if it reads ahead.
+    /// Read-ahead state of each file, if the host reads ahead.
     ahead: Option<Mutex<FxHashMap<u64, ReadAhead>>>,
 }
 
 impl Directory {
-    /// Its root.
+    /// The volume's root directory.
     pub fn root(fs: Arc<dyn FileSystem>) -> Self {
         let ino = fs.root();
         Directory { fs, ino, ahead: None }
     }
 
-    /// One that the caller keeps a reference to, on a host that reads ahead of who reads in order, and keeps what it
-    /// read.
+    /// A directory that the caller keeps a reference to, on a host with read-ahead and a page cache.
     pub fn reading_ahead(fs: Arc<dyn FileSystem>, ino: Ino) -> Self {
         Directory { fs, ino, ahead: Some(Mutex::default()) }
     }
@@ -108,7 +107,7 @@ impl Files for Directory {
     fn make(&self, name: &str) -> Result<u64, Error> {
         let new = NewNode { kind: FileKind::Regular, perm: 0o600, umask: 0, rdev: DeviceNumber::default() };
         let made = self.fs.mknod(Caller::default(), self.ino, name.as_bytes(), &new).map_err(error)?.attr.ino.0;
-        // The number may have been another's.
+        // The number may be reused.
         self.ahead.iter().for_each(|a| _ = a.lock().remove(&made));
         Ok(made)
     }
@@ -158,7 +157,7 @@ impl Files for Directory {
     }
 }
 
-/// Files under SQLite.
+/// Files used by SQLite.
 struct Disk {
     files: Box<dyn Files>,
     habits: Habits,
@@ -166,18 +165,18 @@ struct Disk {
     syncs: AtomicU64,
 }
 
-/// A disk SQLite knows by [`name`](Self::name) as long as this lives. Connections to it must end first.
+/// A VFS that SQLite knows by [`name`](Self::name) while this exists. Drop its connections first.
 pub(crate) struct Registered {
     name: String,
     disk: Arc<Slot>,
 }
 
-/// SQLite never forgets a disk it was told of: what stays behind is an empty slot.
+/// SQLite never frees a registered VFS: only an empty slot remains.
 #[derive(Default)]
 struct Slot(Mutex<Option<Arc<Disk>>>);
 
 impl Registered {
-    /// Tells SQLite of files; `seed` is where their randomness comes from.
+    /// Registers files with SQLite; `seed` is the source of their randomness.
     pub fn new(files: Box<dyn Files>, seed: u64, habits: Habits) -> Result<Self, LabError> {
         let name = format!("joulefs-{}", REGISTERED.fetch_add(1, Relaxed));
         let disk = Disk { files, habits, rng: Mutex::new(Rng::new(seed)), syncs: AtomicU64::new(0) };
@@ -186,12 +185,12 @@ impl Registered {
         Ok(Registered { name, disk: slot })
     }
 
-    /// What SQLite calls it.
+    /// Its name in SQLite.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// How often SQLite wanted its writes durable so far.
+    /// Syncs that SQLite has requested so far.
     pub fn syncs(&self) -> u64 {
         self.disk.0.lock().as_ref().map_or(0, |d| d.syncs.load(Relaxed))
     }
@@ -203,7 +202,7 @@ impl Drop for Registered {
     }
 }
 
-/// What SQLite holds on to.
+/// The reference that SQLite holds.
 struct Shared(Arc<Slot>);
 
 impl Shared {
@@ -221,7 +220,7 @@ fn error(e: vfs::Error) -> Error {
     Error::new(kind, e)
 }
 
-/// A name in the directory; SQLite's path is its name.
+/// A name in the directory: SQLite's path without the leading slash.
 fn name(path: &str) -> &str {
     path.trim_start_matches('/')
 }
@@ -279,7 +278,7 @@ impl Vfs for Shared {
     }
 
     fn sleep(&self, duration: Duration) -> Duration {
-        // SQLite sleeps to let others go first; there are none.
+        // SQLite sleeps to wait for other connections; there are none.
         duration
     }
 }
@@ -289,7 +288,7 @@ struct File {
     disk: Arc<Disk>,
     file: u64,
     lock: LockKind,
-    /// The first sync is of the directory, too.
+    /// The first sync must sync the directory, too.
     new_name: bool,
 }
 
@@ -311,7 +310,7 @@ impl DatabaseHandle for File {
         while done < buf.len() {
             match self.disk.files.read(self.file, offset + done as u64, &mut buf[done..])? {
                 0 => {
-                    // SQLite takes what is missing for zeroes, and wants it to be.
+                    // SQLite requires missing bytes to be zeroed.
                     buf[done..].fill(0);
                     return Err(ErrorKind::UnexpectedEof.into());
                 }

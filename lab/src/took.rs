@@ -1,8 +1,8 @@
-//! What does it take to run an experiment: how long, and how much memory?
+//! How long does an experiment run, and how much memory does it use?
 //!
-//! `took.csv` stands beside `ours.csv` and says it of a full and of a quick run, each on some machine. It is a file of its own
-//! because it differs from run to run: numbers that are kept are compared to the last digit, these are not. Left out:
-//! how a process learns what it took, which is its own affair.
+//! `took.csv` is next to `ours.csv` and has a row for a full and one for a quick run, each on some machine. It is a
+//! separate file because it differs from run to run: stored numbers are compared to the last digit, these are not. Left
+//! out: how a process measures itself.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,42 +13,42 @@ pub struct Took {
     pub rows: Vec<Run>,
 }
 
-/// Which run.
+/// The size of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Size {
-    /// What the plan says.
+    /// As in the plan.
     Full,
     /// With `--quick`.
     Quick,
 }
 
-/// What a run took.
+/// Run time and memory of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Run {
-    /// Which.
+    /// The size.
     pub run: Size,
-    /// Seconds of processors' time, which another program on the machine does not change much.
+    /// CPU time in seconds, which other programs on the machine hardly affect.
     pub cpu_seconds: f64,
-    /// Seconds that went by.
+    /// Elapsed seconds.
     pub seconds: f64,
-    /// The most memory that the process had at any time.
+    /// The process's peak memory.
     pub peak_bytes: u64,
-    /// Variants that ran at once, at most.
+    /// Maximum number of variants in parallel.
     pub threads: usize,
     /// Processors of the machine.
     pub processors: usize,
-    /// Their name.
+    /// The processors' name.
     pub processor: String,
-    /// How the program was built: `debug` or `release`.
+    /// Build type: `debug` or `release`.
     pub build: String,
-    /// Its version.
+    /// The program's version.
     pub version: String,
 }
 
 impl Took {
-    /// From the text of its file.
+    /// Parses the text of the file.
     pub fn parse(text: &str) -> Result<Took, String> {
         let mut reader = csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(text.as_bytes());
         let rows: Vec<Run> = reader.deserialize().collect::<Result<_, _>>().map_err(|e| e.to_string())?;
@@ -58,11 +58,11 @@ impl Took {
         }
     }
 
-    /// The text of its file.
+    /// The text of the file.
     pub fn text(&self, experiment: &str) -> String {
         let mut writer = csv::Writer::from_writer(Vec::new());
         for row in &self.rows {
-            // OK to unwrap: memory takes everything, and a row is flat.
+            // OK to unwrap: writing to memory does not fail, and a row is flat.
             writer.serialize(row).unwrap();
         }
         let rows = String::from_utf8(writer.into_inner().unwrap_or_default()).unwrap_or_default();
@@ -74,7 +74,7 @@ impl Took {
         self.rows.iter().find(|row| row.run == size)
     }
 
-    /// The same, with a run in the place of the last one of its size.
+    /// Replaces the run of the same size.
     pub fn with(mut self, run: Run) -> Took {
         self.rows.retain(|row| row.run != run.run);
         self.rows.push(run);

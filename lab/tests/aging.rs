@@ -1,4 +1,4 @@
-//! Recipes lead where they say, and twice to the same bytes.
+//! Aging recipes reach the state they define, and two runs give the same bytes.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ impl Aged {
         let head = "name='x'\nsummary='x'\nsource='x'\nreference='256M'\nrate='100M'\n";
         Self::with(kind, &[Recipe::parse("x", &format!("{head}{text}")).unwrap()], mib, 1)
     }
-    /// Bytes in use by files and for them, and how many bytes there are.
+    /// Bytes in use for files and their metadata, and total bytes.
     fn usage(&self) -> (u64, u64) {
         let st = self.vol.statfs().unwrap();
         ((st.blocks - st.blocks_free) * 4096, st.blocks * 4096)
@@ -47,7 +47,7 @@ impl Aged {
         let (used, all) = self.usage();
         all - used
     }
-    /// Names in a set's directories.
+    /// Names in the directories of a set.
     fn names(&self, set: &str) -> Vec<String> {
         let list = |dir| {
             let mut names = Vec::new();
@@ -107,7 +107,7 @@ fn every_recipe_leaves_a_volume_fsck_finds_clean() {
 #[test]
 fn the_three_states_are_as_full_as_the_table_says() {
     let mib = 2048;
-    // 1.5 GB of 220 and 2 % of the volume (FAGC TACO'23, Table 2).
+    // 1.5 GB of 220 GB plus 2 % of the volume (FAGC TACO'23, Table 2).
     let left = mib * MIB * 15 / 2200;
     let pristine = Aged::new("pristine", mib, 1);
     let (used, _) = pristine.usage();
@@ -199,7 +199,7 @@ fn a_volume_three_fifths_full_takes_few_bytes_for_each_block() {
     let held = aged.dev.held();
     let blocks = held.generated + held.other;
     assert!(blocks > used / 4096 * 9 / 10, "{held:?}");
-    // Nodes and directories are kept whole, and few blocks of theirs are full: what 256 GiB may take is 2 GB.
+    // Nodes and directories are kept whole, but few of their blocks are full: 256 GiB may take 2 GB.
     assert!(held.bytes < 24 * blocks, "{:.1} bytes a block", held.bytes as f64 / blocks as f64);
 }
 

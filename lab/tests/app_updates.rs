@@ -1,4 +1,4 @@
-//! Applications of a phone, played on volumes that keep small updates in different ways.
+//! A phone's applications, replayed on volumes that store small updates in different ways.
 
 use std::num::NonZeroUsize;
 use std::process::Command;
@@ -42,7 +42,7 @@ fn sqlite_takes_sectors_of_512_bytes_as_on_android() {
         Call::Write(file, 0, bytes) => Some((*file, &script.bytes[bytes.clone()])),
         _ => None,
     });
-    // A journal's first sector: where its size stands, and that of a page.
+    // A journal's first sector: the offsets of its size and of the page size.
     let number = |bytes: &[u8], at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap());
     let journals = writes.filter(|(_, b)| b.len() >= 28 && b.len() < 4096 && number(b, 24) == 4096);
     let sectors: Vec<(usize, u32)> = journals.map(|(_, b)| (b.len(), number(b, 20))).collect();
@@ -59,7 +59,7 @@ fn updates_are_counted_as_they_are() {
         file,
         Call::Write(0, 0, 0..12_288),
         Call::Sync(0),
-        // Within a page, over two pages, twice in a page before one sync, and behind the end.
+        // Within a page, across two pages, twice in a page before one sync, and past the end.
         Call::Write(0, 100, 12_288..12_292),
         Call::Sync(0),
         Call::Write(0, 4094, 12_288..12_292),
@@ -73,8 +73,8 @@ fn updates_are_counted_as_they_are() {
     assert_eq!((c.pages, c.updates, c.updated_pages, c.differing, c.syncs), (5, 4, 3, 16, 3));
     assert_eq!((c.below_256, c.ours, c.sqlite_updates, c.files, c.small_files), (4, 4, 4, 1, 1));
     assert_eq!(c.update_ratio(), 80.0);
-    // A file of four pages leaves 919 of 923 words. Its four small differences fit whatever the threshold, so that one page
-    // and their bytes are written.
+    // A file of four pages leaves 919 of 923 words unused. Its four small differences fit at every threshold, so one
+    // page and their bytes are written.
     assert_eq!((c.sqlite_files, c.temporary_files), (1, 0));
     assert!((c.free_in_inodes() - 100.0 * 919.0 / 923.0).abs() < 1e-9);
     for (n, written) in c.thresholds() {
@@ -96,7 +96,7 @@ fn volumes_write_the_pages_that_a_plain_count_says_and_fewer_with_deltas() {
         let pages = of("log", "script_pages");
         for plain in ["log", "in-place"] {
             let written = of(plain, "blocks_contents");
-            // A page may be written once more: a volume's five seconds are not over at the moment they are here.
+            // One page may be written twice: the volume's five seconds may end later than the census's.
             assert!((written - pages).abs() <= 2.0, "{}, {plain}: {written} blocks for {pages} pages", app.name);
             assert_eq!(of(plain, "deltas"), 0.0);
         }
@@ -109,7 +109,7 @@ fn volumes_write_the_pages_that_a_plain_count_says_and_fewer_with_deltas() {
                 app.name
             );
         }
-        // What the flash was given is what the volume wrote.
+        // The flash programmed exactly what the volume wrote.
         assert!(of("dci", "programmed") == of("dci", "blocks"), "{}", app.name);
         assert!(of("dci", "blocks") < 0.85 * of("log", "blocks"), "{}", app.name);
     }
@@ -139,7 +139,7 @@ fn what_applications_leave_is_whole_for_sqlite_and_settled_for_the_checkers_of_f
         }
         for (file, expected) in &script.databases {
             database::check(volume.clone(), file, expected).unwrap();
-            // The check sees what is missing.
+            // The check detects missing data.
             let e = database::check(volume.clone(), file, &format!("{expected}more ")).unwrap_err();
             assert!(e.to_string().contains("SQLite finds it damaged"), "{e}");
         }

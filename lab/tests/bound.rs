@@ -1,4 +1,4 @@
-//! How far policies are from the best possible: bounds hold, and runs repeat.
+//! How far policies are from the best possible: the bounds hold, and runs are reproducible.
 
 use std::num::NonZeroUsize;
 
@@ -26,7 +26,7 @@ fn nobody_is_below_the_bound_and_the_clairvoyant_stand_between() {
         let least = phase.measures["bound_joules"].value;
         assert!(phase.total().joules() >= least && least > 1.0, "{name}: {least} J at least");
     }
-    // The control lets segments run short, so that the log fills holes and no order is left to bound.
+    // In the control, free segments run short and the log fills holes, so there is no order to derive a bound from.
     for (name, phase) in overwriting(&outcome).filter(|(name, _)| *name != "none") {
         let of = |m: &str| phase.measures.get(m).unwrap_or_else(|| panic!("{name}: no {m}")).value;
         assert!(of("bound_blocks") > 0.0, "{name}: nothing had to move");

@@ -1,4 +1,4 @@
-//! Cleaning until nothing is worth it: how many sections each policy empties.
+//! Cleaning until nothing is worth cleaning: how many sections each policy empties.
 
 use std::num::NonZeroUsize;
 
@@ -23,10 +23,10 @@ fn fagc_cleans_by_the_published_shares_less_than_f2fs_and_atgc() {
     let count = |variant| measure(&outcome, variant, "gc_count");
     assert!(1.0 - count("fagc") / count("f2fs") >= 0.8268, "{} of {}", count("fagc"), count("f2fs"));
     assert!(1.0 - count("fagc") / count("atgc") >= 0.7451, "{} of {}", count("fagc"), count("atgc"));
-    // By the paper's mechanism: half of type B empties into the other half, and takes no free segment.
+    // As in the paper: half of type B is emptied into the other half and takes no free segment.
     assert_eq!(measure(&outcome, "fagc", "blocks_per_gc"), 296.0);
     assert_eq!(measure(&outcome, "fagc", "moved_threaded"), measure(&outcome, "fagc", "moved_blocks"));
-    // F2FS leaves nothing dirty, and moves what was valid.
+    // F2FS leaves no dirty segment and moves all valid blocks.
     assert!(count("f2fs") >= 900.0 && measure(&outcome, "f2fs", "moved_threaded") == 0.0);
 }
 

@@ -1,5 +1,5 @@
-//! The experiments on what cleaning costs and brings run small, repeat to the last picojoule, and say what they
-//! must whatever the size.
+//! The experiments on the cost and benefit of cleaning run in small size, repeat to the last picojoule, and have the
+//! properties that do not depend on size.
 
 use std::num::NonZeroUsize;
 
@@ -43,7 +43,7 @@ fn one_cleaning_costs_more_than_moving_its_blocks_and_less_than_moving_all_of_a_
     let (one, moving) = (measure(p, "energy_per_gc"), measure(p, "energy_per_gc_moving"));
     assert!(0.0 < moving && moving < one, "{moving} of {one}");
     assert!(moving < measure(p, "moving_at_most"));
-    // 15 sleeps of 1, 2, ... seconds fit into 120, whatever was found to clean.
+    // 15 sleeps of 1, 2, ... seconds fit into 120, whatever cleaning finds.
     assert_eq!(measure(phase(&outcome, "full-fragmented", "background-1000ms"), "wakes") as u64, 15);
 }
 
@@ -54,7 +54,7 @@ fn cleaning_turns_small_pieces_into_large_ones_and_makes_no_space() {
         let of = |class: &str| measure(p, &format!("capacity_{class}"));
         let changes = [of("under_128k"), of("128k_1m"), of("1m_2m"), of("from_2m")];
         assert!(changes[0] < 0.0 && changes[3] > 0.0, "{}: {changes:?}", v.name);
-        // A block of a table or two aside, which are on the published scale a hundred and more.
+        // Except for a block or two of a table, which are a hundred or more on the published scale.
         let sum: f64 = changes.iter().sum();
         assert!(sum.abs() < 0.02 * changes[3], "{}: {sum} MB of {changes:?}", v.name);
     }

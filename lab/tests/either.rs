@@ -1,5 +1,5 @@
-//! What is asked of one file system is asked of the other in the same way: a recording ends with the same tree, and an
-//! experiment moves the same bytes. What only one of them has is refused by name.
+//! Both file systems are used in the same way: a recording ends with the same tree, and an experiment transfers the
+//! same bytes. Features that only one has are refused by name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
@@ -20,7 +20,7 @@ use trace::replay::needs;
 use vfs::{FileKind, FileSystem, Flow};
 use volume::{Kind, MountOptions};
 
-/// Every path but the file systems' own: what it is, how many names it has, and what it holds.
+/// Every path except the file systems' own: its type, number of links and contents.
 fn held(fs: &dyn FileSystem) -> BTreeMap<String, String> {
     let (mut all, mut todo) = (BTreeMap::new(), vec![(String::new(), fs.root())]);
     while let Some((dir, ino)) = todo.pop() {
@@ -53,7 +53,7 @@ fn held(fs: &dyn FileSystem) -> BTreeMap<String, String> {
     all
 }
 
-/// What is there after a mount of what a replay wrote.
+/// The tree after remounting what a replay wrote.
 fn left(run: &Run<OnVolumeDone>) -> BTreeMap<String, String> {
     let OnVolumeDone { fs, contents, .. } = &run.done;
     let options = MountOptions::default().read_only(true);
@@ -65,13 +65,13 @@ fn on(kind: Kind, state: Wanted) -> Options {
     Options { fs: kind, state, speed: Speed::BackToBack, seed: 3, ..Options::default() }
 }
 
-/// Paths of one tree that are not the same in another.
+/// Paths whose contents differ between two trees.
 fn differing<'a>(here: &'a BTreeMap<String, String>, there: &BTreeMap<String, String>) -> Vec<&'a String> {
     here.iter().filter(|(path, holds)| there.get(*path) != Some(*holds)).map(|(path, _)| path).take(9).collect()
 }
 
-/// Makes the calls on both; they come to the same tree, and each costs something. Of some files, whose contents the recording
-/// does not have, only the length is compared.
+/// Replays the calls on both: they end with the same tree, and both spend energy. For files in `unknown`, whose
+/// contents are not recorded, only the length is compared.
 fn ends_alike(what: &str, unknown: &BTreeSet<String>, mut replay: impl FnMut(&Options) -> Run<OnVolumeDone>) {
     let [f2fs, scherlfs] = Kind::ALL.map(|kind| replay(&on(kind, Wanted::default())));
     let known = |run: &Run<OnVolumeDone>| {
@@ -99,7 +99,7 @@ fn made(file: &Path, options: &Options) -> Run<OnVolumeDone> {
     run(&mut source, &mut [], &profile, options, &mut |_, _| ()).unwrap()
 }
 
-/// Files that the recorded programs did not change: a recording may have their lengths only.
+/// Files that the recorded programs did not change: a recording may have only their lengths.
 fn unchanged(recording: &Path) -> BTreeSet<String> {
     let text = std::fs::read_to_string(recording.with_extension("sums")).unwrap();
     let lines = text.lines().filter_map(|line| line.split_once(" as before  "));
@@ -142,7 +142,7 @@ fn it_leaves_the_same_files_on_volumes_that_are_aged_and_nearly_full() {
     }
 }
 
-/// A recording of others, whose calls are by path; contents are generated.
+/// An external recording with calls by path; contents are generated.
 #[test]
 fn a_recording_of_another_program_ends_with_the_same_tree_on_both() {
     let Some(file) = lab::theirs::find("mobigen.out.facebook") else {
@@ -184,7 +184,7 @@ fn an_experiment_on_scherlfs_moves_the_bytes_it_moves_on_f2fs_and_counts_by_sche
         assert_eq!(a.traffic.iter().any(|t| t.cause == log && t.blocks_written > 0), a.name.ends_with("write"));
         assert_eq!(sim::flame::phase::flame(a).total(), a.total());
     }
-    // A result of F2FS says nothing of a file system, as before there were two.
+    // A result of F2FS does not name a file system, as before there were two.
     let text = serde_json::to_string(&before).unwrap();
     assert!(!text.contains("\"fs\"") && serde_json::to_string(&ours).unwrap().contains("\"fs\":\"scherlfs\""));
 }
@@ -196,7 +196,7 @@ fn an_experiments_options_reach_the_volume() {
         let outcome = quick("nexus-fileops", &["f2fs"], &parameters).unwrap();
         outcome.phases().map(|(_, p)| p.total().0).sum::<u64>()
     };
-    // Every call is a transaction of its own.
+    // Every call is a separate transaction.
     assert_ne!(of("options = { sync = 'call' }"), of(""));
 }
 

@@ -1,4 +1,4 @@
-//! Every shipped experiment parses, runs small, repeats to the last picojoule, and its accounts agree.
+//! Every shipped experiment parses, runs in small size, repeats to the last picojoule, and has consistent accounts.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -13,7 +13,7 @@ fn run(name: &str, threads: usize) -> Outcome {
     lab::run::run(&Experiment::find(name).unwrap(), &changes, threads, &|_| ()).unwrap()
 }
 
-/// Runs it twice, and looks at what came out.
+/// Runs it twice and checks the result.
 fn runs_and_repeats(name: &str) -> Outcome {
     let outcome = run(name, 2);
     let text = serde_json::to_string_pretty(&outcome).unwrap();
@@ -27,7 +27,7 @@ fn runs_and_repeats(name: &str) -> Outcome {
         assert_eq!(p.total(), by_operation, "{what}: by operation");
         assert_eq!(p.total(), by_owner, "{what}: by owner");
         assert_eq!(p.total(), sim::flame::phase::flame(p).total(), "{what}: by owner, cause and part");
-        // Of every owner, by cause and component: the same account with all its owners.
+        // By owner, cause and component: the totals match the account without owners.
         let (mut with_owners, mut without) = (BTreeMap::new(), BTreeMap::new());
         for a in p.amounts() {
             *with_owners.entry((a.cause, a.component as u8)).or_insert(Energy::ZERO) += a.energy;
@@ -82,7 +82,7 @@ fn microdrive_table31_runs_and_repeats() {
     }
 }
 
-/// Whoever cleans, the use is the same, and the control does not clean; says in how many phases something was cleaned.
+/// The use is the same under every policy, and the control does not clean; returns the number of phases with cleaning.
 fn the_use_is_the_same_whoever_cleans(outcome: &Outcome, works: &[&str]) -> usize {
     for v in &outcome.variants {
         let phase =
@@ -96,13 +96,13 @@ fn the_use_is_the_same_whoever_cleans(outcome: &Outcome, works: &[&str]) -> usiz
         }
         let (full, wanted) = (used.measures["full"].value, if v.name.contains("-85-") { 85.0 } else { 95.0 });
         match v.name.contains("-programs-") {
-            // What they make comes later.
+            // Their files are created later.
             true => assert!((wanted - 8.0..=wanted).contains(&full), "{}: {full}", v.name),
             false => assert!((full - wanted).abs() < 1.5, "{}: {full}", v.name),
         }
         let in_background = used.measures["gc_count"].value - used.measures["foreground_gc_count"].value;
         assert!(!v.name.ends_with("-none") || in_background == 0.0, "{}: the control cleans", v.name);
-        // Who comes while it cleans waits for a step or a checkpoint at the most; who does not clean keeps nobody waiting.
+        // A call during cleaning waits for at most a step or a checkpoint; without cleaning no call waits.
         let wait = |name: &str| used.measures.get(name).map(|n| n.value);
         assert_eq!(wait("wait_p99").is_some(), wait("steps") > Some(0.0), "{}", v.name);
         assert!(!v.name.ends_with("-none") || wait("pauses_with_waits") == Some(0.0), "{}", v.name);
@@ -147,7 +147,7 @@ fn gc_idle_runs_and_repeats_and_joule_leaves_a_volume_at_rest_alone() {
         for measure in ["calls", "moved_blocks", "joules_per_hour"] {
             assert_eq!(of("linux-6.1", measure), of("linux-6.12", measure), "{share}: {measure}");
         }
-        // A section that is 95 % full is left alone by 6.12, one that is 80 % full by 6.19.
+        // 6.12 skips a section that is 95 % full, 6.19 one that is 80 % full.
         assert!(of("linux-6.19-zoned", "gc_count") <= 1.0, "{share}");
         assert_eq!(of("linux-6.12-zoned", "gc_count") > 1.0, share == "90", "{share}");
         let (calls, slower) = (of("linux-6.12-urgent-200ms", "calls"), of("linux-6.12-urgent", "calls"));
@@ -156,7 +156,7 @@ fn gc_idle_runs_and_repeats_and_joule_leaves_a_volume_at_rest_alone() {
     }
 }
 
-/// Every variant writes the same, whatever the device keeps apart, and something is copied inside.
+/// Every variant writes the same, whatever the device separates, and the device copies something inside.
 fn streams_change_the_device_alone(name: &str, phase: &str) {
     let outcome = runs_and_repeats(name);
     for (v, p) in outcome.phases().filter(|(_, p)| p.name == phase) {
@@ -167,7 +167,7 @@ fn streams_change_the_device_alone(name: &str, phase: &str) {
         assert_eq!(p.bytes, control.bytes, "{}", v.name);
         let inside = p.measures["flash_write_amplification"].value;
         assert!((1.0..20.0).contains(&inside), "{}: {inside}", v.name);
-        // F2FS writes the same whatever handles it names, if nothing depends on how long the device takes.
+        // F2FS writes the same with any stream handles if nothing depends on the device's latency.
         if v.name.contains("none") {
             assert_eq!(p.counters["blocks_written"], control.counters["blocks_written"], "{}", v.name);
         }
@@ -214,16 +214,16 @@ fn fagc_fig6_runs_and_repeats_and_a_launch_is_its_computing_and_what_it_waits_fo
         let of = |phase: &str, name: &str| of(&v.name, phase, name);
         let (thinking, waiting) = (of("video", "launch_thinking"), of("video", "launch_waiting"));
         assert!(thinking > 0.01 && waiting > 0.01, "{}: {thinking} s and {waiting} s", v.name);
-        // Nothing but the computing is left if everything is in memory.
+        // With everything cached, only the computing remains.
         assert!((of("video-in-memory", "time") - thinking).abs() < 1e-6, "{}", v.name);
         let (alone, all) = (of("video-in-memory", "energy_cpu"), of("video", "energy_cpu"));
         assert!(alone > 10.0 && all > alone, "{}: {alone} mJ and {all} mJ", v.name);
         assert_eq!(of("video-in-memory", "energy_storage"), 0.0, "{}", v.name);
-        // Every file that the launch looked for is there.
+        // Every file that the launch looked up exists.
         assert_eq!(of("video", "calls_left_out"), 0.0, "{}", v.name);
         assert!(of("video", "own_files") > 50.0 && of("video", "system_files") > 1000.0, "{}", v.name);
     }
-    // What was installed before the volume was filled lies as it lay; what came after, in the holes.
+    // Files installed before the volume was filled keep their layout; later files are in the holes.
     let pieces = |variant: &str| of(variant, "video", "own_pieces");
     assert_eq!(pieces("pristine"), pieces("full-fragmented"));
     assert!(pieces("full-fragmented-after") > pieces("pristine-after"), "{}", pieces("full-fragmented-after"));
@@ -281,7 +281,7 @@ fn medfs_fig12_runs_and_repeats_and_every_delta_makes_way() {
     let outcome = runs_and_repeats("medfs-fig12");
     for (v, p) in outcome.phases() {
         let of = |name: &str| p.measures[name].value;
-        // With delta nodes the inode of a long file may have none.
+        // With delta nodes, the inode of a long file may have no deltas.
         let nodes = v.name.starts_with("nodes");
         assert!(of("deltas_evicted") > 0.0 || nodes, "{}, {}", v.name, p.name);
         assert_eq!(of("deltas_moved"), if nodes { of("deltas_evicted") } else { 0.0 }, "{}, {}", v.name, p.name);
@@ -306,8 +306,8 @@ fn medfs_all_runs_and_repeats_on_a_volume_that_is_cleaned_and_begins_the_same_fo
         assert_eq!(v.phases[0].spent, first.phases[0].spent, "{}: aged otherwise", v.name);
         assert_eq!(v.histograms[0], first.histograms[0], "{}: aged otherwise", v.name);
         let (name, cleaned) = (v.name.as_str(), of(&v.name, "use", "gc_count"));
-        // Nobody cleans ahead of time in the controls. Whether `joule` finds something worth it in so short a use is its own
-        // business; every other policy finds something to clean.
+        // The controls do not clean ahead of time. `joule` may find nothing worth cleaning in so short a use; every
+        // other policy must clean.
         let rests = ["f2fs", "deltas", "log", "medfs"].contains(&name);
         let ahead = cleaned - of(name, "use", "foreground_gc_count");
         if !name.contains("joule") {
@@ -334,7 +334,7 @@ fn medfs_fig8_runs_and_repeats_and_reads_every_file_at_launch() {
     let import = |variant: &str, measure: &str| {
         outcome.phases().find(|(v, p)| v.name == variant && p.name == "IM").unwrap().1.measures[measure].value
     };
-    // Each of the hundred contacts is a transaction: its journal and its database are synced.
+    // Each of the hundred contacts is a transaction that syncs its journal and its database.
     assert!(import("import-log", "syncs") >= 200.0);
     assert!(import("import-deltas", "blocks") < import("import-log", "blocks"));
 }
@@ -349,12 +349,12 @@ fn medfs_fig11_runs_and_repeats_and_deltas_return_where_they_are_asked_to() {
         let (back, left) = (of("deltas_restored"), of("deltas_left"));
         assert_eq!(back, if v.name == "dcm-return" { of("deltas_made") } else { 0.0 }, "{what}");
         assert_eq!(left, of("deltas_made") - back, "{what}");
-        // 1000 of 256 pages at random leave five out, on average; a few nodes are read, too.
+        // 1000 random reads of 256 pages miss five on average; a few nodes are read, too.
         assert!(of("read_time") > 0.0 && (244.0..=262.0).contains(&of("blocks_read")), "{what}");
     }
 }
 
-/// A measure of a phase of a variant.
+/// A measure of a variant's phase.
 fn measure(outcome: &Outcome, variant: &str, phase: &str, name: &str) -> f64 {
     let found = outcome.phases().find(|(v, p)| v.name == variant && p.name == phase);
     let (_, phase) = found.unwrap_or_else(|| panic!("{variant} has no phase {phase}"));
@@ -369,7 +369,7 @@ fn ji_fig1_runs_and_repeats_and_databases_that_grow_together_lie_in_more_pieces(
     assert!(dof("reset", facebook) > 1.5 * dof("reset-one-by-one", facebook));
     assert_eq!(dof("reset", "executables"), 1.0);
     for v in ["aged", "reset", "reset-one-by-one"] {
-        // A database with its journal each.
+        // Databases, each with its journal.
         assert_eq!(measure(&outcome, v, "com.facebook.katana", "files"), 8.0, "{v}");
         assert_eq!(measure(&outcome, v, "journals", "files"), 13.0, "{v}");
     }
@@ -404,7 +404,7 @@ fn ji_fig4_runs_and_repeats_and_files_are_overwritten_in_place() {
     let outcome = runs_and_repeats("ji-fig4");
     let f2fs = outcome.phases().filter(|(v, _)| v.name == "f2fs");
     let pieces: Vec<f64> = f2fs.map(|(_, p)| p.measures["pieces_of_the_file"].value).collect();
-    // On a small volume the log does not find the whole file one place.
+    // On a small volume the log has no contiguous space for the whole file.
     assert!(pieces[0] <= 4.0 && pieces.iter().all(|n| *n == pieces[0]), "not in place: {pieces:?}");
     let of = |variant: &str, measured: &str| measure(&outcome, variant, "write-1024m", measured);
     assert!(of("device-1", "map_reads") > 0.9 && of("device-8", "map_reads") > 0.5);
@@ -471,7 +471,7 @@ fn nexus_apps_runs_and_repeats() {
     let outcome = runs_and_repeats("nexus-apps");
     let ran = |name: &str| outcome.variants.iter().any(|v| v.name == name);
     assert!(ran("f2fs") && ran("ext4"));
-    // Those that need other people's recordings say so where there are none.
+    // Variants that need external recordings are skipped with a message if these are missing.
     for v in Experiment::find("nexus-apps").unwrap().plan.variant {
         let why = outcome.skipped.iter().find(|s| s.variant == v.name).map(|s| s.why.clone());
         let here = v.needs.as_deref().is_none_or(|n| lab::theirs::find(n).is_some());
@@ -490,7 +490,7 @@ fn nexus_apps_runs_and_repeats() {
 fn nexus_sqlite_runs_and_repeats() {
     let outcome = runs_and_repeats("nexus-sqlite");
     let (_, insert) = outcome.phases().find(|(_, p)| p.name == "insert").unwrap();
-    // Without fsync for every transaction (WAL, NORMAL), but with the whole record written at least once.
+    // No fsync per transaction (WAL, NORMAL), but the whole record is written at least once.
     assert!(insert.measures["written_per_transaction"].value > 4.0);
     assert!(insert.measures["fsyncs_per_transaction"].value < 0.5);
 }
@@ -502,7 +502,7 @@ fn dir_fsync_runs_and_repeats() {
         let (_, p) = outcome.phases().find(|(v, p)| v.name == variant && p.name == "update").unwrap();
         p.measures[measure].value
     };
-    // The new journal's directory, and with EXTRA that of the deleted one, by a checkpoint each, or by none.
+    // The new journal's directory, and with EXTRA that of the deleted one, each by a checkpoint or without one.
     for (variant, checkpoints) in [("checkpoint", 1.0), ("nodes", 0.0), ("extra-checkpoint", 2.0), ("extra-nodes", 0.0)]
     {
         let n = of(variant, "checkpoints_per_transaction");
@@ -524,7 +524,7 @@ fn nexus_differential_finds_what_was_planted_and_repeats() {
         for c in ["screen", "cpu_and_memory", "network", "storage"] {
             let share = number("shares", format!("{c}_share"));
             let (planted, bar) = (number("shares", format!("{c}_planted")), number("shares", format!("{c}_bar")));
-            // One series of measurements: in one case of twenty it may be further off, in none of them twice as far.
+            // One series of measurements: one case in twenty may be outside its bar, none by twice the bar.
             assert!((share - planted).abs() < 2.0 * bar, "{}, {c}: {share} for {planted} +- {bar}", v.name);
             let held = number("trials", format!("{c}_held"));
             assert!((92.0..=98.0).contains(&held), "{}, {c}: bars of 95 % hold in {held} %", v.name);
@@ -534,7 +534,7 @@ fn nexus_differential_finds_what_was_planted_and_repeats() {
     }
 }
 
-/// A stage of each variant: what it cost and how many bytes it moved.
+/// A stage of each variant: its energy and the bytes transferred.
 fn by_variant<'a>(outcome: &'a Outcome, phase: &str) -> BTreeMap<&'a str, (f64, u64)> {
     let of = outcome.phases().filter(|(_, p)| p.name == phase);
     of.map(|(v, p)| (v.name.as_str(), (p.measures["energy"].value, p.bytes))).collect()
@@ -545,21 +545,21 @@ fn scherl_fig6_1_10_runs_and_repeats_and_a_log_that_keeps_its_directories_costs_
     let outcome = runs_and_repeats("scherl-fig6-1-10");
     for (v, p) in outcome.phases() {
         let is = |name: &str| p.measures[name].value;
-        // A disk that keeps what it read may have all of so few files.
+        // A disk with a cache may hold all of so few files.
         let kept = v.name.ends_with("-kept");
         assert!(is("calls") > 30.0 && (is("energy") > 0.0 || kept), "{}, {}", v.name, p.name);
-        // What nobody has in memory is read.
+        // Data that is not cached is read.
         let writes = p.name.ends_with("create") || p.name.ends_with("rewrite");
         assert!(is("read") > 0.0 || writes || kept, "{}, {}", v.name, p.name);
     }
     let created = by_variant(&outcome, "files-4k-create");
-    // The same bytes for all.
+    // The same bytes for all variants.
     assert!(created.values().all(|(_, bytes)| *bytes == created["ext2"].1), "{created:?}");
     for peer in ["ext2", "ext3", "reiserfs", "fat32", "nilfs2"] {
         let flushes = format!("{peer}-flush");
         assert!(created["scherlfs-d"].0 < 0.2 * created[peer].0, "{peer}: {created:?}");
-        // A journal waits for its flushes. The others have waited for the platter anyway, and pay nothing more: less than 1 %
-        // either way, by where the head is afterwards.
+        // A journal waits for its flushes. The others have already waited for the platter and pay nothing more: less
+        // than 1 % either way, depending on the head's final position.
         let costs = created[&*flushes].0 / created[peer].0;
         let journal = ["ext3", "reiserfs"].contains(&peer);
         assert!(
@@ -569,7 +569,8 @@ fn scherl_fig6_1_10_runs_and_repeats_and_a_log_that_keeps_its_directories_costs_
     }
     assert!(created["scherlfs-d"].0 < created["scherlfs"].0);
     assert!(created["scherlfs-later-d"].0 < created["scherlfs-once-d"].0);
-    // Directories in memory are not read. Of the inode map the block used last stays, and these files are all in it.
+    // Cached directories are not read. The last used block of the inode map stays cached, and it covers all these
+    // files.
     let blocks = |v: &str, of: &str| measure(&outcome, v, "files-4k-read", of);
     assert!(blocks("scherlfs", "blocks_directories_read") > 30.0);
     assert!(blocks("scherlfs-d", "blocks_directories_read") < 5.0);
@@ -594,7 +595,8 @@ fn scherl_fig6_12_13_runs_and_repeats() {
 fn scherl_fig6_14_15_runs_and_repeats_and_a_log_goes_through_holes() {
     let outcome = runs_and_repeats("scherl-fig6-14-15");
     let filled = outcome.phases().filter(|(_, p)| p.name.ends_with("-filling")).count();
-    // Two works at four levels, on each of three ways to mount ScherlFS; those of Linux were filled when they were recorded.
+    // Two works at four fill levels, on each of three ways to mount ScherlFS; the Linux volumes were filled before
+    // recording.
     assert_eq!(filled, 24);
     let requests = |phase: &str| measure(&outcome, "scherlfs-d", phase, "requests_per_call");
     assert!(requests("pictures-80-write") > 5.0 * requests("pictures-0-write"), "no holes");
@@ -613,7 +615,7 @@ fn scherl_placement_runs_and_repeats_and_who_goes_back_for_an_inode_waits_for_th
     let (written, read) = (by_variant(&outcome, "one-append"), by_variant(&outcome, "one-read"));
     assert!(written["delayed"].0 < written["before"].0 && written["before"].0 < written["after"].0);
     assert!(written["before"].0 < written["in-place"].0);
-    // The same calls, in small extents or in one.
+    // The same calls, in small extents or in one extent.
     assert!(
         ["after", "in-place", "delayed"]
             .iter()
@@ -666,7 +668,7 @@ fn a_result_that_is_read_again_has_every_number_to_the_last_digit() {
     let results = dir.path().join("microdrive-table31");
     std::fs::create_dir(&results).unwrap();
     let mut outcome = run("microdrive-table31", 1);
-    // Read digit by digit these become their neighbours.
+    // Digit-by-digit parsing would turn these into their neighbours.
     let numbers = [200.58267641511242, 122.53616194181673, 95.95164639621437, 448.26335341010883];
     for (i, n) in numbers.into_iter().enumerate() {
         outcome.variants[0].phases[0].note(&format!("number_{i}"), n, "x");

@@ -1,7 +1,8 @@
-//! Every published number is answered or has a reason, every experiment keeps what it measured, and docs/papers.md says it.
+//! Every published number has a corresponding number or a reason, every experiment stores its measurements, and
+//! docs/papers.md shows them.
 //!
-//! `JOULEFS_DEEP=1` runs every experiment in full and compares with what is kept, to the last digit; otherwise those that take
-//! seconds. `JOULEFS_RENEW=1` writes docs/papers.md anew.
+//! `JOULEFS_DEEP=1` runs every experiment in full and compares with the stored numbers, to the last digit; otherwise
+//! only those that take seconds. `JOULEFS_RENEW=1` rewrites docs/papers.md.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -12,10 +13,10 @@ use lab::plan::{Changes, Experiment, SHIPPED};
 use lab::published::judge::{Ours, Verdict, all, judge, profile_number};
 use lab::published::{Answer, Number, Paper, Said, numbers_in, papers};
 
-/// What a row says stands nowhere: nobody has published it.
+/// The place of a row that is not published anywhere.
 const RECKONED: &str = "reckoned beforehand";
 
-/// Experiments that run in full in seconds.
+/// Experiments whose full run takes seconds.
 const SHORT: [&str; 3] = ["microdrive-table31", "medfs-fig11", "medfs-fig12"];
 
 fn root() -> PathBuf {
@@ -35,7 +36,7 @@ fn numbers(papers: &[Paper]) -> impl Iterator<Item = (String, &Number)> {
     papers.iter().flat_map(move |p| p.numbers.iter().map(move |n| (named(p, n), n)))
 }
 
-/// What is wrong, all of it.
+/// Panics with all errors.
 #[track_caller]
 fn nothing_is_wrong(wrong: &[String]) {
     assert!(wrong.is_empty(), "{} are wrong:\n{}", wrong.len(), wrong.join("\n"));
@@ -57,7 +58,7 @@ fn every_list_of_published_numbers_is_a_papers() {
     }
 }
 
-/// The problems of a number that does not need what was measured.
+/// Problems of a number that do not depend on measurements.
 fn problems(n: &Number, experiments: &BTreeMap<String, Experiment>) -> Vec<String> {
     let mut wrong = Vec::new();
     let printed: Vec<f64> = [&n.value, &n.condition].into_iter().flat_map(|text| numbers_in(text)).collect();
@@ -70,7 +71,7 @@ fn problems(n: &Number, experiments: &BTreeMap<String, Experiment>) -> Vec<Strin
                     wrong.push(format!("experiments/{experiment}/paper.csv has no {quantity:?}"));
                     continue;
                 };
-                // Several numbers of a table's row are put together by its experiment: a ratio, of a mean by weights.
+                // The experiment combines several numbers of a table's row: a ratio, or a weighted mean.
                 if claim.value != 0.0 && !is_printed(claim.value) && !(claim.value == 1.0 && n.value == ">1") {
                     wrong.push(format!("{} of {experiment} is neither its value nor in its condition", claim.value));
                 }
@@ -110,7 +111,7 @@ fn problems(n: &Number, experiments: &BTreeMap<String, Experiment>) -> Vec<Strin
     wrong
 }
 
-/// Whether a plan has a parameter of this value, wherever it stands.
+/// Whether a plan has a parameter with this value anywhere.
 fn has(plan: &lab::plan::Plan, parameter: &str, value: &str) -> bool {
     fn inside(of: &toml::Value, parameter: &str, value: &toml::Value) -> bool {
         match of {

@@ -1,4 +1,4 @@
-//! Shares of random I/O are those of a plain sum over the recorded requests.
+//! The shares of random I/O equal a plain sum over the recorded requests.
 
 use std::io::{Cursor, Write};
 use std::num::NonZeroUsize;
@@ -17,8 +17,8 @@ use trace::stat::randomness::Share;
 use trace::{Input, Opened};
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, NewNode, WriteFlags};
 
-/// Requests in one direction: looks through all that came since the last flush for the latest one that ends where
-/// this one begins.
+/// Requests in one direction: searches all requests since the last flush for the latest one that ends where this one
+/// begins.
 fn summed(events: &[Event], direction: Op) -> Share {
     let mut share = Share::default();
     for between in events.split(|e| e.op == Op::Flush) {

@@ -1,4 +1,4 @@
-//! The tests of this crate in one program, which is linked once and keeps all cores at work: a file here is a module.
+//! All tests of this crate in one program, which is linked only once and uses all cores: each file is a module.
 
 mod aging;
 mod app_updates;

@@ -1,4 +1,5 @@
-//! Experiments do what their plans say: bytes, calls, mix of reads and writes, order, pieces, numbers of files.
+//! Experiments do what their plans define: bytes, calls, shares of reads and writes, order, fragments, numbers of
+//! files.
 
 use std::num::NonZeroUsize;
 
@@ -20,7 +21,7 @@ fn phase<'o>(outcome: &'o Outcome, name: &str) -> &'o Phase {
     outcome.phases().find(|(_, p)| p.name == name).unwrap_or_else(|| panic!("no phase {name}")).1
 }
 
-/// Requests and blocks of file contents: read, then written.
+/// Requests and blocks of file contents: reads, then writes.
 fn contents(p: &Phase) -> [(u64, u64); 2] {
     let of = p.traffic.iter().filter(|t| t.cause == Cause::UserData as u8);
     of.fold([(0, 0); 2], |[r, w], t| [(r.0 + t.reads, r.1 + t.blocks_read), (w.0 + t.writes, w.1 + t.blocks_written)])
@@ -38,7 +39,7 @@ fn file_phases_read_or_write_so_much_in_calls_so_large_and_sync_as_often_as_plan
         let word = |name: &str| spec[name].as_str().unwrap();
         let p = phase(&outcome, word("name"));
         let call = spec["io_kib"].as_integer().unwrap() as u64 / 4;
-        // A quick run moves 4 MiB of a file of 16.
+        // A quick run transfers 4 MiB of a file of 16 MiB.
         let (calls, blocks) = (1024 / call, 1024);
         assert_eq!(p.bytes, 4 * MIB, "{}", p.name);
         let [read, written] = contents(p);
@@ -46,7 +47,7 @@ fn file_phases_read_or_write_so_much_in_calls_so_large_and_sync_as_often_as_plan
             "read" => assert_eq!((read.1, written.1), (blocks, 0), "{}", p.name),
             _ => assert_eq!((read.1, written.1), (0, blocks), "{}", p.name),
         }
-        // One request for each call where places are random; runs may join, and break at a segment's end, where not.
+        // One request per call at random offsets; sequential calls may be merged, and split at a segment's end.
         let requests = read.0 + written.0;
         match word("order") {
             "random" => assert!(requests >= calls * 98 / 100 && requests <= calls, "{}: {requests}", p.name),
@@ -61,7 +62,7 @@ fn file_phases_read_or_write_so_much_in_calls_so_large_and_sync_as_often_as_plan
 #[test]
 fn direct_calls_are_one_request_each_and_touch_every_place_once() {
     let outcome = run("fagc-fig4", &["pristine"], "");
-    // 8 MiB: what is written at random without a sync each is written once, or some place was taken twice.
+    // 8 MiB: random writes without a sync each are written once, unless an offset was drawn twice.
     let [_, written] = contents(phase(&outcome, "random-write"));
     assert_eq!(written, (2048, 2048));
     let [read, _] = contents(phase(&outcome, "random-read"));
@@ -87,7 +88,8 @@ fn transactions_move_a_record_each_and_a_log_is_synced_once_in_many() {
         let p = phase(&outcome, kind);
         assert_eq!(p.bytes, 300 * 4096, "{kind}");
         let of = |name: &str| p.measures[name].value;
-        // A record of a page's size takes an overflow page and a part of a leaf, first in the log, then in the database.
+        // A record of a page's size takes an overflow page and a part of a leaf, first in the log, then in the
+        // database.
         let least = if kind == "delete" { 4.0 } else { 8.0 };
         assert!((least..60.0).contains(&of("written_per_transaction")), "{kind}: {}", of("written_per_transaction"));
         assert!(of("fsyncs_per_transaction") < 0.1, "{kind}: {}", of("fsyncs_per_transaction"));

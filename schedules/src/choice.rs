@@ -1,9 +1,9 @@
-//! Who goes on? At random, or by priorities that change at a few points.
+//! Which thread runs next? Chosen at random, or by priorities that change at a few points.
 //!
-//! Everything is drawn from the case's seed alone, so that a case is repeated without those before it. (The
-//! schedulers of `shuttle` draw from all the schedules before; its PCT learns the length of a schedule from
-//! them.) PCT is that of Burckhardt et al., ASPLOS 2010: each thread has a priority, the highest that can run
-//! runs, and at `depth - 1` steps drawn beforehand the running thread falls below all others.
+//! Everything depends only on the case's seed, so a case can be repeated alone. (The schedulers of `shuttle` depend on
+//! all previous schedules; its PCT learns the length of a schedule from them.) PCT is that of Burckhardt et al., ASPLOS
+//! 2010: each thread has a priority, the highest runnable one runs, and at `depth - 1` steps drawn beforehand the
+//! running thread falls below all others.
 
 use std::hash::Hasher;
 use std::sync::{Arc, Mutex};
@@ -12,41 +12,41 @@ use device::Rng;
 use rustc_hash::FxHasher;
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 
-/// How the next thread is chosen.
+/// How to choose the next thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Manner {
-    /// Each that can run is equally likely; the one that runs goes on `sticky` times out of `sticky + 1`.
+    /// Each runnable thread is equally likely; the current one continues `sticky` times out of `sticky + 1`.
     Random { sticky: u64 },
-    /// By priority; the running one falls to the lowest at these steps.
+    /// By priority; at these steps the current thread gets the lowest.
     Priorities { points: Vec<u64> },
 }
 
-/// What was chosen in one schedule.
+/// The choices in one schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Chosen {
-    /// A hash of the sequence of threads chosen wherever there was a choice.
+    /// A hash of the sequence of chosen threads, wherever there was a choice.
     pub digest: u64,
-    /// Times there was a choice.
+    /// Number of choices.
     pub choices: u64,
 }
 
-/// A schedule on its way.
+/// A schedule in progress.
 struct State {
     begun: bool,
     manner: Manner,
     rng: Rng,
-    /// By task number: the smallest that can run runs.
+    /// By task number: the runnable task with the smallest value runs.
     priorities: Vec<u64>,
     lowest: u64,
     hash: FxHasher,
     choices: u64,
 }
 
-/// The scheduler of one schedule. A clone is the same scheduler.
+/// The scheduler of one schedule. Clones share its state.
 #[derive(Clone)]
 pub struct Chooser(Arc<Mutex<State>>);
 
-/// How the schedule of a seed is chosen, in a word.
+/// How the schedule of a seed is chosen, as a word.
 pub fn manner(seed: u64) -> &'static str {
     match draw(&mut Rng::new(seed), 1, 1) {
         Manner::Random { sticky: 0 } => "random",
@@ -68,7 +68,7 @@ fn draw(rng: &mut Rng, operations: u64, each: u64) -> Manner {
 }
 
 impl Chooser {
-    /// The schedule of `seed`, for so many operations of so many steps: among those PCT draws its points.
+    /// The schedule of `seed`, for `operations` operations of `each` steps: PCT draws its points among these steps.
     pub fn new(seed: u64, operations: usize, each: u64) -> Self {
         let mut rng = Rng::new(seed);
         let manner = draw(&mut rng, operations.max(1) as u64, each);
@@ -77,10 +77,10 @@ impl Chooser {
         Chooser(Arc::new(Mutex::new(state)))
     }
 
-    /// What was chosen so far.
+    /// The choices so far.
     ///
     /// # Panics
-    /// Never: nobody panics while choosing.
+    /// Never: choosing does not panic.
     pub fn chosen(&self) -> Chosen {
         let state = self.0.lock().unwrap();
         Chosen { digest: state.hash.finish(), choices: state.choices }

@@ -1,7 +1,7 @@
-//! What is asked for, by whom, on which volume, and what goes wrong?
+//! Which operations run in which threads, on which volume, and what fails?
 //!
-//! All of it is drawn from a seed. Operations name things by small numbers, so that a course stays meaningful
-//! when a part of it is taken away; everything happens under few names, so that threads meet.
+//! All of it is drawn from a seed. Operations refer to files by small numbers, so a course stays valid when a part of
+//! it is removed; names are few, so that threads conflict.
 
 use std::fmt;
 
@@ -9,17 +9,17 @@ use device::{Op as Request, Rng};
 
 use crate::mounting;
 
-/// Cells of 512 bytes, the unit of all contents here: what a device writes whole.
+/// Bytes of a cell, the unit of all contents here: a device writes it atomically.
 pub const CELL: u64 = 512;
 
-/// A directory: the root, or one of those the volume comes with ([`Dir::PLACES`]).
+/// A directory: the root, or one of those on a new volume ([`Dir::PLACES`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Dir(pub u8);
 
 impl Dir {
-    /// Where each is on a new volume: parent and name. The root is 0.
+    /// Location of each on a new volume: parent and name. The root is 0.
     pub const PLACES: [(u8, Name); 3] = [(0, Name(4)), (0, Name(5)), (1, Name(4))];
-    /// How many there are.
+    /// Number of directories.
     pub const COUNT: u8 = 1 + Self::PLACES.len() as u8;
 }
 
@@ -28,20 +28,20 @@ impl Dir {
 pub struct Name(pub u8);
 
 impl Name {
-    /// How many there are.
+    /// Number of names.
     pub const COUNT: u8 = 6;
 
     /// Its bytes.
     pub fn bytes(self) -> Vec<u8> {
         match self.0 {
-            // On a volume with deltas, what looks like a database's journal is taken for one.
+            // A volume with deltas treats this as a database's journal.
             1 => b"b-journal".to_vec(),
             3 => vec![b'n'; 255],
             n => vec![b'a' + n],
         }
     }
 
-    /// Back from the bytes; `None` for a name that nobody here makes.
+    /// Parses the bytes; `None` for a name that no course creates.
     pub fn of(bytes: &[u8]) -> Option<Name> {
         (0..Self::COUNT).map(Name).find(|n| n.bytes() == bytes)
     }
@@ -50,18 +50,18 @@ impl Name {
 /// A name in a directory.
 pub type Place = (Dir, Name);
 
-/// What kind of range change is asked of `fallocate`.
+/// A mode of `fallocate`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Range {
-    /// A hole.
+    /// Punches a hole.
     Punch,
-    /// Blocks for later.
+    /// Allocates blocks.
     Reserve,
-    /// Zeroes.
+    /// Zeroes the range.
     Zero,
-    /// A range is cut out.
+    /// Removes the range and shifts the rest.
     Collapse,
-    /// A range is put between.
+    /// Inserts a range.
     Insert,
 }
 
@@ -69,14 +69,14 @@ pub enum Range {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)] // Each is the call of its name.
 pub enum Op {
-    /// A file is made, written, and synced if the last says so.
+    /// Creates and writes a file; syncs it if the last field is true.
     Create(Place, u64, bool),
     Mkdir(Place),
     Link(Place, Place),
     Unlink(Place),
     Rmdir(Place),
     Rename(Place, Place, Flavour),
-    /// From this cell, so many.
+    /// From this cell, this many.
     Write(Place, u64, u64),
     Read(Place, u64, u64),
     Truncate(Place, u64),
@@ -88,61 +88,62 @@ pub enum Op {
     /// True for data only.
     Fsync(Place, bool),
     FsyncDir(Dir),
-    /// A file is made and synced with its directory, and again once it is removed.
+    /// Creates a file, syncs it and its directory, removes it, and syncs the directory.
     Journal(Place),
     Sync,
-    /// After so many seconds.
+    /// After this many seconds.
     Tick(u64),
-    /// So many blocks at a time.
+    /// This many blocks at a time.
     Clean(usize),
-    /// One of the crowd is removed.
+    /// Removes a file of the crowd.
     Thin(u64),
-    /// A file is made, marked as compressed, written, and synced if the last says so.
+    /// Creates a file, marks it as compressed, and writes it; syncs it if the last field is true.
     CreateCompressed(Place, u64, bool),
-    /// A file becomes a compressed one, or a plain one.
+    /// Makes a file compressed (true) or plain.
     Compress(Place, bool),
-    /// The room that packing saved is given back.
+    /// Releases the space saved by packing.
     Release(Place),
-    /// It is taken again.
+    /// Reserves that space again.
     Retake(Place),
-    /// Clusters are packed, or unpacked.
+    /// Packs clusters (true) or unpacks them.
     Repack(Place, bool),
-    /// A file's blocks are brought together, from this one on.
+    /// Defragments a file from this block on.
     Defragment(Place, u64),
 }
 
-/// Which rename.
+/// The kind of rename.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Flavour {
-    /// Replaces.
+    /// Replaces an existing target.
     Plain,
-    /// Refuses to.
+    /// Refuses to replace.
     NoReplace,
-    /// Both names stay.
+    /// Exchanges both names.
     Exchange,
 }
 
-/// What goes wrong.
+/// The injected fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trouble {
     /// Nothing.
     None,
-    /// The power goes at this write request; what was not flushed is lost, kept or torn by this seed.
+    /// Power fails at this write request; the seed decides whether unflushed writes are lost, kept or torn.
     Cut(u64, u64),
-    /// So many requests of a kind fail, from this one on; whatever cannot be unmounted then is cut by this seed.
+    /// From this request on, this many of a kind fail; if the volume cannot be unmounted then, power fails with this
+    /// seed.
     Fault(Request, u64, u64, u64),
 }
 
-/// What files are compressed, and how.
+/// Which files are compressed, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Compressing {
     /// Linux's name of the algorithm.
     pub algorithm: &'static str,
     /// Blocks of a cluster, as a power of two.
     pub log_cluster: u32,
-    /// Every new file, not only those that are marked.
+    /// Every new file, not only those marked.
     pub all: bool,
-    /// Clusters are packed only where that is asked for.
+    /// Clusters are packed only on request.
     pub by_user: bool,
 }
 
@@ -156,36 +157,36 @@ impl Compressing {
 /// How the volume is mounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mounting {
-    /// Clean nodes kept.
+    /// Maximum number of clean cached nodes.
     pub node_cache: usize,
-    /// Dirty contents kept, in blocks.
+    /// Maximum of dirty contents, in blocks.
     pub dirty_limit: usize,
-    /// Directory blocks kept.
+    /// Maximum number of cached directory blocks.
     pub dir_cache: usize,
-    /// Seconds until contents are written.
+    /// Seconds until writeback.
     pub writeback_after: u64,
     /// Seconds until a checkpoint.
     pub checkpoint_after: u64,
-    /// Small contents in inodes.
+    /// Stores small contents in inodes.
     pub inline: bool,
-    /// Small updates in inodes, on a volume that may hold deltas.
+    /// Stores small updates in inodes, on a volume that may have deltas.
     pub delta: bool,
-    /// They go into nodes of their own only: the files here are small, and would have room in their inodes.
+    /// Stores them only in delta nodes: the files here are small, and would otherwise fit in their inodes.
     pub delta_nodes: bool,
-    /// Files are compressed, on a volume that may hold such files.
+    /// Compresses files, on a volume that may have compressed files.
     pub compress: Option<Compressing>,
-    /// Cleaning in the background hurries.
+    /// Background cleaning is urgent.
     pub hurry: bool,
-    /// The volume is so large that logs write fresh segments: on a smaller one no file is brought together.
+    /// The volume is large enough for logs to write free segments: on a smaller one, defragmentation is refused.
     pub roomy: bool,
-    /// Databases and journals, one of the names among them, get blocks set aside.
+    /// Preallocates blocks for databases and journals, which one of the names matches.
     pub prealloc: bool,
-    /// New files that no thread touches, made before the threads begin: with some 64 dirty nodes, whoever changes
-    /// something writes nodes first.
+    /// New files created before the threads start and used by none: with about 64 dirty nodes, every change must write
+    /// nodes first.
     pub crowd: u64,
 }
 
-/// Which file system.
+/// The file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Type {
     /// F2FS.
@@ -195,21 +196,21 @@ pub enum Type {
     Scherlfs,
 }
 
-/// Which case: what decides everything.
+/// A case: determines everything.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Case {
-    /// On which file system.
+    /// The file system.
     pub of: Type,
-    /// Of operations, volume and trouble.
+    /// Seed of operations, volume and faults.
     pub seed: u64,
-    /// Of the order in which threads go on, if it is another.
+    /// Seed of the thread order, if different.
     pub schedule: Option<u64>,
-    /// Only these operations, counted through all threads, if not all.
+    /// Run only these operations, numbered across all threads; none: all.
     pub only: Option<Vec<usize>>,
 }
 
 impl Case {
-    /// The case of a seed.
+    /// The case of a seed, on F2FS.
     pub fn new(seed: u64) -> Self {
         Case::on(Type::F2fs, seed)
     }
@@ -225,7 +226,7 @@ impl Case {
     }
 }
 
-/// The arguments that say which case it is.
+/// The arguments that reproduce the case.
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.seed)?;
@@ -243,16 +244,16 @@ impl fmt::Display for Case {
     }
 }
 
-/// All that one seed decides but the schedule.
+/// Everything that the seed determines except the schedule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Course {
-    /// With their numbers, by thread.
+    /// Numbered operations, by thread.
     pub threads: Vec<Vec<(usize, Op)>>,
-    /// How the volume is mounted, if it is of F2FS.
+    /// Mount options for F2FS.
     pub mounting: Mounting,
-    /// How it is mounted, if it is of ScherlFS.
+    /// Mount options for ScherlFS.
     pub scherlfs: Option<mounting::Mounting>,
-    /// What goes wrong.
+    /// The injected fault.
     pub trouble: Trouble,
 }
 
@@ -306,10 +307,10 @@ impl Course {
             })
             .collect();
         if scherlfs.is_some() {
-            // None of what F2FS alone can do.
+            // Exclude features that only F2FS has.
             (mounting.delta, mounting.compress) = (false, None);
         } else if together.chance(1, 3) {
-            // In a hurry, logs fill holes however much room there is.
+            // When cleaning is urgent, logs fill holes even if there is enough space.
             (mounting.roomy, mounting.hurry) = (true, false);
             mounting.prealloc = together.chance(1, 2);
         }
@@ -329,12 +330,12 @@ impl Course {
         Course { threads, mounting, scherlfs, trouble }
     }
 
-    /// Steps that an operation takes at most, as they were measured, rounded up.
+    /// Maximum steps per operation, as measured, rounded up.
     pub fn steps_per_operation(&self) -> u64 {
         if self.scherlfs.is_some() { 30 } else { 60 }
     }
 
-    /// Operations in all.
+    /// Total number of operations.
     pub fn operations(&self) -> usize {
         self.threads.iter().map(Vec::len).sum()
     }
@@ -344,7 +345,7 @@ fn pick<'a, T>(rng: &mut Rng, from: &'a [T]) -> &'a T {
     &from[rng.index(from.len())]
 }
 
-/// What a thread mostly does.
+/// The main activity of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
     Writer,
@@ -352,7 +353,7 @@ enum Role {
     Namer,
     Reader,
     Keeper,
-    /// Makes, moves and removes files, each of which shall be durable, as mail servers and databases do.
+    /// Creates, renames and removes files and makes each durable, like mail servers and databases.
     Spooler,
 }
 
@@ -370,7 +371,7 @@ const ROLES: [Role; 10] = [
 ];
 
 fn operation(rng: &mut Rng, role: Role) -> Op {
-    // One in four is of another role.
+    // One operation in four is of another role.
     let role = if rng.chance(1, 4) { *pick(rng, &ROLES) } else { role };
     let dir = |rng: &mut Rng| Dir(rng.below(Dir::COUNT.into()) as u8);
     let place = |rng: &mut Rng| {
@@ -428,7 +429,7 @@ fn operation(rng: &mut Rng, role: Role) -> Op {
     }
 }
 
-/// Puts small changes of two files in place of half of a thread's operations; the first makes one of the files.
+/// Replaces half of a thread's operations with small changes of two files; the first creates one of the files.
 fn nudge(rng: &mut Rng, ops: &mut [(usize, Op)]) {
     for (k, (_, op)) in ops.iter_mut().enumerate() {
         if k > 0 && rng.chance(1, 2) {
@@ -438,7 +439,7 @@ fn nudge(rng: &mut Rng, ops: &mut [(usize, Op)]) {
         *op = match rng.below(8) {
             _ if k == 0 => Op::Create(at, 40 + rng.below(60), true),
             0..2 => Op::Write(at, rng.below(64), 1),
-            // Whole pages of a journal, which lie across its blocks.
+            // Whole pages of a journal, not aligned to its blocks.
             2..4 => Op::Write(at, rng.below(64), 1 + rng.below(24)),
             4..7 => Op::Fsync(at, rng.chance(1, 3)),
             _ => Op::Clean(1 + rng.index(64)),
@@ -446,7 +447,7 @@ fn nudge(rng: &mut Rng, ops: &mut [(usize, Op)]) {
     }
 }
 
-/// Puts defragmentation in place of some of a thread's operations, of files with a few names.
+/// Replaces some of a thread's operations with defragmentation of files with a few names.
 fn gather(rng: &mut Rng, ops: &mut [(usize, Op)]) {
     for (k, (_, op)) in ops.iter_mut().enumerate() {
         if k > 0 && rng.chance(1, 3) {
@@ -464,7 +465,7 @@ fn compressing(rng: &mut Rng) -> Compressing {
     }
 }
 
-/// Puts changes of two files' clusters in place of half of a thread's operations; the first makes one of the files.
+/// Replaces half of a thread's operations with changes of two files' clusters; the first creates one of the files.
 fn squeeze(rng: &mut Rng, how: Compressing, ops: &mut [(usize, Op)]) {
     let cluster = how.cells();
     for (k, (_, op)) in ops.iter_mut().enumerate() {
@@ -472,7 +473,7 @@ fn squeeze(rng: &mut Rng, how: Compressing, ops: &mut [(usize, Op)]) {
             continue;
         }
         let at = (Dir(0), Name(rng.below(2) as u8));
-        // At a cluster's beginning, or somewhere in it.
+        // At a cluster's beginning, or inside it.
         let inside = if rng.chance(1, 2) { 0 } else { rng.below(cluster) };
         let (cell, blocks) = (rng.below(4) * cluster + inside, 1 + rng.below(2 * cluster / 8));
         *op = match rng.below(20) {
@@ -495,8 +496,8 @@ fn squeeze(rng: &mut Rng, how: Compressing, ops: &mut [(usize, Op)]) {
     }
 }
 
-/// Where files change shape: the inline area's end, blocks, an inode's own addresses' end, the first indirect
-/// node's.
+/// Offsets where the layout changes: the end of the inline area, blocks, the end of the inode's own addresses and of
+/// the first indirect node's.
 fn offset(rng: &mut Rng) -> u64 {
     match rng.below(10) {
         0..4 => rng.below(16),

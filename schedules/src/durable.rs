@@ -1,9 +1,9 @@
-//! What must be there after a cut, and what may?
+//! What must exist after a power cut, and what may?
 //!
-//! Calls overlap, so what is promised is said by their beginnings and ends: a change that ended before a sync
-//! began, which returned, is durable; a change that ended before another began is overwritten by it. A change
-//! may be found unless a durable one overwrote it. That is sound for every order the calls may have had, and
-//! all that a caller can rely on.
+//! Calls overlap, so promises follow from their beginnings and ends: a change that ended before the beginning of a
+//! successful sync is durable; a change that ended before another began is overwritten by it. A change may be found
+//! unless a durable one overwrote it. This holds for every order that the calls may have had, and callers cannot rely
+//! on more.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,10 +14,10 @@ use crate::hand::{Answer, Event, Token, names, tokens};
 use crate::order::Order;
 use crate::tree::{Effect, Object, Tree};
 
-/// The parts of a file in which contents are ever written: first cell and cells.
+/// The ranges of a file that are ever written: first cell and number of cells.
 pub const WINDOWS: [(u64, u64); 4] = [(0, 800), (873 * 8, 1000), ((923 + 1018) * 8, 400), ((923 + 2 * 1018) * 8, 400)];
 
-/// An inode as it was found.
+/// An inode as found on the volume.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Thing {
     directory: bool,
@@ -26,7 +26,7 @@ pub struct Thing {
 }
 
 impl Thing {
-    /// A file of a tree, as it would be found.
+    /// A file of the model tree, as it would be found.
     fn of(o: &Object) -> Thing {
         let inside = |c: &u64| WINDOWS.iter().any(|(first, n)| (*first..first + n).contains(c));
         let cells = o.cells.iter().filter(|(c, _)| inside(c)).map(|(c, t)| (*c, *t)).collect();
@@ -34,17 +34,17 @@ impl Thing {
     }
 }
 
-/// A volume as it was found: names by directory, and what they lead to.
+/// The volume's contents: names by directory, and their inodes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Found {
     names: BTreeMap<(u64, Name), u64>,
     things: BTreeMap<u64, Thing>,
 }
 
-/// Looks at everything below the root.
+/// Reads everything below the root.
 ///
 /// # Errors
-/// What cannot be looked at.
+/// The first thing that cannot be read.
 pub fn look(fs: &dyn FileSystem) -> Result<Found, String> {
     let mut found = Found::default();
     let mut waiting = vec![fs.root().0];
@@ -78,7 +78,7 @@ pub fn look(fs: &dyn FileSystem) -> Result<Found, String> {
     Ok(found)
 }
 
-/// Whether a volume holds exactly a tree.
+/// Checks that a volume holds exactly a tree.
 ///
 /// # Errors
 /// The first difference.
@@ -104,7 +104,7 @@ pub fn same(tree: &Tree, found: &Found) -> Result<(), String> {
     if names == found.names { Ok(()) } else { Err(format!("names are {:?}, not {names:?}", found.names)) }
 }
 
-/// Whether a volume holds a tree, as [`same`], where an inode whose making failed may have any number.
+/// Whether a volume holds a tree, like [`same`], but an inode whose creation failed may have any number.
 pub fn is(tree: &Tree, found: &Found) -> bool {
     let mut waiting = vec![(0, tree.objects[0].ino)];
     while let Some((dir, at)) = waiting.pop() {
@@ -129,7 +129,7 @@ pub fn is(tree: &Tree, found: &Found) -> bool {
     true
 }
 
-/// A change and the time it took; one that failed never ended.
+/// A change with its beginning and end; a failed call never ends.
 #[derive(Debug, Clone, Copy)]
 struct Change {
     event: usize,
@@ -140,18 +140,18 @@ struct Change {
 
 struct Promises {
     changes: Vec<Change>,
-    /// When syncs that returned began: of an object, or of everything.
+    /// Beginnings of successful syncs: of an object, or of everything.
     syncs: Vec<(u64, Option<usize>)>,
 }
 
 impl Promises {
-    /// True if a sync of one of these began after the change ended, and returned.
+    /// Whether a successful sync of one of these began after the change ended.
     fn durable(&self, c: &Change, of: &[usize]) -> bool {
         self.syncs.iter().any(|(from, what)| c.to < *from && what.is_none_or(|o| of.contains(&o)))
     }
 
-    /// Of changes to one thing, those that may be found: what no durable one overwrote. The first stands for
-    /// how it was before all.
+    /// The changes to one thing that may be found: those not overwritten by a durable one. The first is the state
+    /// before all changes.
     fn possible<'c>(&self, changes: &'c [Change], of: impl Fn(&Change) -> Vec<usize>) -> Vec<&'c Change> {
         let durable: Vec<&Change> = changes.iter().filter(|c| self.durable(c, &of(c))).collect();
         changes.iter().filter(|w| !durable.iter().any(|d| w.to < d.from)).collect()
@@ -232,7 +232,7 @@ impl Promises {
         if may.contains(&size) { Ok(()) } else { Err(format!("{size} cells, may have {may:?}")) }
     }
 
-    /// A file that was synced while it had a name, of which nobody took one away but to give it another.
+    /// Whether a file was synced while it had a name, and its names were only replaced, not removed.
     fn must_have_a_name(&self, object: usize) -> bool {
         let binds = |c: &Change| match c.effect {
             Effect::Bind(dir, name, to) => Some((dir, name, to)),
@@ -250,10 +250,10 @@ impl Promises {
     }
 }
 
-/// Whether what is found after a cut keeps every promise.
+/// Checks that the contents after a cut keep every promise.
 ///
 /// # Errors
-/// The first that is broken.
+/// The first broken promise.
 pub fn judge(start: &Tree, events: &[Event], order: &Order, found: &Found) -> Result<(), String> {
     let mut promises = Promises { changes: Vec::new(), syncs: Vec::new() };
     for (event, effect) in &order.changes {
@@ -284,7 +284,7 @@ pub fn judge(start: &Tree, events: &[Event], order: &Order, found: &Found) -> Re
                 }
                 return Err(format!("{what}: its name was durable and is gone; it leads to one of objects {may:?}"));
             };
-            // An object whose making failed has a number that nobody was told.
+            // The number of an object whose creation failed is unknown.
             let is_it = |o: &&usize| tree.objects.get(**o).is_none_or(|x| x.ino == led || x.ino == 0);
             let Some(object) = may.iter().flatten().find(is_it).copied() else {
                 return Err(format!("{what}: leads to inode {led}; it may lead to objects {may:?}"));

@@ -1,7 +1,7 @@
 //! The calls of a thread, their answers, and when each began and ended.
 //!
-//! A [`Hand`] carries out one thread's operations. What people call one operation is several calls (a name is
-//! looked up, its file written, the reference given back), each written down by itself.
+//! A [`Hand`] executes one thread's operations. One operation is several calls (look up a name, write the file, drop
+//! the reference), each recorded separately.
 
 use std::sync::Mutex;
 
@@ -16,10 +16,10 @@ use crate::course::{CELL, Dir, Flavour, Name, Op, Place, Range};
 const ME: Caller = Caller { uid: 0, gid: 0 };
 const PER_CELL: usize = CELL as usize / 4;
 
-/// What fills a cell: the number of the call that wrote it; 0 for zeroes.
+/// The contents of a cell: the number of the call that wrote it; 0 for zeroes.
 pub type Token = u32;
 
-/// A token with this bit fills its cells with noise, in which no compressor finds anything.
+/// A token with this bit fills its cells with incompressible noise.
 pub const NOISE: Token = 1 << 31;
 
 /// A call. Directories and files by inode number, contents in cells.
@@ -48,11 +48,11 @@ pub enum Call {
     Retake(u64),
     Repack(u64, bool),
     Sync,
-    /// A tick, or cleaning: nothing that anybody sees.
+    /// A tick, or cleaning: no visible change.
     Background,
 }
 
-/// Why a call was refused, without its words.
+/// Why a call was refused, without the message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Refusal {
@@ -65,17 +65,17 @@ pub enum Refusal {
     NotPermitted,
     NoAttribute,
     Unsupported,
-    /// One that is never right here: no space, damage, and so on.
+    /// Errors that are never correct here: no space, damage, and so on.
     Wrong(String),
 }
 
-/// What came back.
+/// The answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Answer {
     Done,
     Ino(u64),
-    /// Cells that are there, and what those hold that are not zeroes.
+    /// Number of existing cells, and contents of those that are not zeroes.
     Cells(u64, Vec<(u64, Token)>),
     Stat {
         size: u64,
@@ -84,26 +84,26 @@ pub enum Answer {
     Names(Vec<(Name, u64)>),
     Value(Token),
     Refused(Refusal),
-    /// The device failed: it happened or did not.
+    /// The device failed: the call may have happened or not.
     Failed,
 }
 
 /// A call with its answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// Who called.
+    /// The calling thread.
     pub thread: usize,
     /// The call.
     pub call: Call,
-    /// What came back.
+    /// The answer.
     pub answer: Answer,
-    /// When it began: a number that no other beginning or end has.
+    /// When it began: a number used for no other beginning or end.
     pub from: u64,
     /// When it ended.
     pub to: u64,
 }
 
-/// All calls so far. The lock is the host's: it is never held where another thread may go on.
+/// All calls so far. The lock is the host's: never held at a scheduling point.
 #[derive(Debug, Default)]
 pub struct History {
     inner: Mutex<(u64, Vec<Event>)>,
@@ -123,10 +123,10 @@ impl History {
         inner.1.push(Event { thread, call, answer, from, to });
     }
 
-    /// Everything, in order of ends.
+    /// All events, in order of ends.
     ///
     /// # Panics
-    /// Never: nobody panics while holding the lock.
+    /// Never: no holder of the lock panics.
     pub fn events(&self) -> Vec<Event> {
         self.inner.lock().unwrap().1.clone()
     }
@@ -148,7 +148,7 @@ fn refusal(e: &Error) -> Answer {
     })
 }
 
-/// A word of noise: the first two of a cell are its token and its place in the write.
+/// A word of noise: the first two words of a cell are its token and its index in the write.
 fn noise(token: Token, cell: u32, word: usize) -> u32 {
     match word {
         0 => token,
@@ -157,9 +157,9 @@ fn noise(token: Token, cell: u32, word: usize) -> u32 {
     }
 }
 
-/// A cell that holds `token`; `place` is its place in the write. Without noise it looks like a part of a database's
-/// rollback journal: some words may be the numbers of pages, which come again, and two others are what a journal's header
-/// says of sectors and pages.
+/// A cell with `token`; `place` is its index in the write. Without noise it resembles a part of a database's rollback
+/// journal: some words look like repeated page numbers, and two others like the sector and page sizes in a journal's
+/// header.
 fn cell(token: Token, place: u32) -> Vec<u8> {
     let mut words: Vec<[u8; 4]> = match token & NOISE {
         0 => vec![token.to_le_bytes(); PER_CELL],
@@ -178,10 +178,10 @@ pub fn filled(token: Token, cells: u64) -> Vec<u8> {
     (0..cells as u32).flat_map(|place| cell(token, place)).collect()
 }
 
-/// What cells hold, from the `first` on, zeroes left out.
+/// Decodes cells, from `first` on, without zeroes.
 ///
 /// # Errors
-/// A cell that holds parts of several, or one that is cut.
+/// A cell with parts of several tokens, or an incomplete one.
 pub fn tokens(bytes: &[u8], first: u64) -> Result<Vec<(u64, Token)>, String> {
     let mut out = Vec::new();
     for (at, bytes) in (first..).zip(bytes.chunks(CELL as usize)) {
@@ -197,19 +197,19 @@ pub fn tokens(bytes: &[u8], first: u64) -> Result<Vec<(u64, Token)>, String> {
     Ok(out)
 }
 
-/// What one thread does, and its notes. `dirs` are the inodes of [`Dir`]s.
+/// A thread's operations, and their recording. `dirs` are the inodes of [`Dir`]s.
 pub struct Hand<'a> {
     /// The volume.
     pub fs: &'a dyn FileSystem,
-    /// Where it is written down.
+    /// The recorded calls.
     pub history: &'a History,
     /// Inode numbers of the directories.
     pub dirs: &'a [u64],
-    /// Which thread.
+    /// The thread's number.
     pub thread: usize,
-    /// One in three writes is of noise.
+    /// One in three writes is noise.
     pub noisy: bool,
-    /// Files are opened and closed, as programs do.
+    /// Files are opened and closed, like programs do.
     pub opens: bool,
 }
 
@@ -232,12 +232,12 @@ impl Hand<'_> {
         });
     }
 
-    /// With what a name leads to, if it leads anywhere.
+    /// Calls `use_it` on the inode that a name refers to, if it exists.
     fn with(&self, (dir, name): Place, use_it: impl FnOnce(u64, FileKind)) {
         self.with_ino(self.ino(dir), name, use_it);
     }
 
-    /// With what a name in a directory of this number leads to.
+    /// Calls `use_it` on the inode that a name in this directory refers to, if it exists.
     pub fn with_ino(&self, parent: u64, name: Name, use_it: impl FnOnce(u64, FileKind)) {
         let mut kind = FileKind::Regular;
         let answer = self.call(Call::Lookup(parent, name), |fs| {
@@ -263,7 +263,7 @@ impl Hand<'_> {
         });
     }
 
-    /// Does the operation of this number.
+    /// Executes the operation with this number.
     pub fn perform(&self, number: usize, op: Op) {
         let plain = number as Token + 1;
         let token = if self.noisy && number.is_multiple_of(3) { plain | NOISE } else { plain };
@@ -376,7 +376,7 @@ impl Hand<'_> {
             Op::Tick(_) => {
                 self.call(Call::Background, |fs| fs.tick().map(|_| Answer::Done));
             }
-            // Not asked of a file system, or not of what is looked at: see `background`.
+            // Not a file system call, or without visible effect: see `background`.
             Op::Clean(_) | Op::Thin(_) => {}
         }
     }
@@ -386,9 +386,9 @@ impl Hand<'_> {
         while at < u64::MAX {
             at = match self.fs.defragment(Ino(ino), at..u64::MAX, Moving::Copy) {
                 Ok((next, _)) => next,
-                // Not this file, or not now.
+                // Not possible for this file or at this moment.
                 Err(Error::Busy(_) | Error::Invalid(_) | Error::NotPermitted(_) | Error::NoSpace) => return Ok(()),
-                // Its last name and its last user went meanwhile.
+                // Its last name and its last reference were removed meanwhile.
                 Err(Error::NotFound) => return Ok(()),
                 Err(e) => return Err(e),
             };
@@ -406,7 +406,7 @@ impl Hand<'_> {
         self.call(Call::FsyncDir(dir), |fs| fs.fsyncdir(Ino(dir), false).map(|()| Answer::Done));
     }
 
-    /// Something that changes nothing of what is looked at.
+    /// An operation without visible effect.
     pub fn background(&self, work: impl FnOnce() -> vfs::Result<()>) {
         self.call(Call::Background, |_| work().map(|()| Answer::Done));
     }
@@ -451,7 +451,7 @@ impl Hand<'_> {
         self.call(Call::Fsync(ino), |fs| fs.fsync(Ino(ino), data_only).map(|()| Answer::Done));
     }
 
-    /// Reads.
+    /// Reads cells.
     pub fn read(&self, ino: u64, at: u64, cells: u64) -> Answer {
         self.call(Call::Read(ino, at, cells), |fs| {
             let mut bytes = vec![0xEE; (cells * CELL) as usize];
@@ -463,7 +463,7 @@ impl Hand<'_> {
         })
     }
 
-    /// Size and links.
+    /// Reads size and links.
     pub fn stat(&self, ino: u64) {
         self.call(Call::Stat(ino), |fs| {
             let a = fs.getattr(Ino(ino))?;
@@ -471,16 +471,16 @@ impl Hand<'_> {
         });
     }
 
-    /// Names.
+    /// Lists names.
     pub fn list(&self, dir: u64) -> Answer {
         self.call(Call::List(dir), |fs| Ok(Answer::Names(names(fs, dir)?)))
     }
 }
 
-/// What a directory lists, in order of names.
+/// A directory's entries, sorted by name.
 ///
 /// # Errors
-/// The file system's; a name nobody made is damage.
+/// The file system's; a name that no thread created is damage.
 pub fn names(fs: &dyn FileSystem, dir: u64) -> vfs::Result<Vec<(Name, u64)>> {
     let mut found = Vec::new();
     let mut unknown = None;

@@ -1,16 +1,14 @@
-//! What if threads meet in just this order, the device fails just here, or the power goes just now?
+//! What happens in exactly this thread order, with exactly this device failure or power cut?
 //!
-//! One seed is one answer: it decides what 2 to 4 threads ask of a small volume ([`course`]), which of them goes
-//! on at every lock and every device request ([`choice`]), which request the device refuses or at which the
-//! power goes. [`run()`] carries it out, on the file system's own source compiled with locks that a scheduler
-//! decides about (`schedules/core`, `schedules/locks`), and asks the judges: the answers of all calls can be put in
-//! an order that a plain tree accepts ([`order`], [`tree`]); our fsck finds nothing; the volume mounted anew is
-//! the volume unmounted; after a cut, whatever was made durable is there ([`durable`]). The same seed gives the same
-//! [`Outcome`], digest of image and ledger included.
+//! A seed decides everything: the operations of 2 to 4 threads on a small volume ([`course`]), which thread continues
+//! at every lock and every device request ([`choice`]), which request the device refuses or when power fails. [`run()`]
+//! executes it, on the file system's own source compiled with locks that a scheduler controls (`schedules/core`,
+//! `schedules/locks`), and checks the results: the answers of all calls fit some order that a plain tree accepts
+//! ([`order`], [`tree`]); our fsck finds nothing; remounting gives the unmounted contents; after a cut, everything made
+//! durable exists ([`durable`]). The same seed gives the same [`Outcome`], including the digest of image and ledger.
 //!
-//! Left out: races between two atomics with no lock and no request between them (atomics are no scheduling
-//! points), memory orderings weaker than sequential, and what a kernel above would never ask at the same time
-//! is asked here all the same.
+//! Left out: races between two atomics without a lock or a request between them (atomics are no scheduling points), and
+//! memory orderings weaker than sequential. The threads also make concurrent calls that a kernel would never make.
 #![forbid(unsafe_code)]
 
 pub mod choice;

@@ -1,4 +1,4 @@
-//! Schedules from the command line: one again, many, or fresh ones until told to stop.
+//! Runs schedules from the command line: one again, many, or new ones until stopped.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -21,10 +21,10 @@ All of them take --type f2fs or --type scherlfs: on which file system. F2FS, unl
 
 Example: schedules run 10000 --type scherlfs";
 
-/// What is wrong with a command line: exit code 2.
+/// An error in the command line: exit code 2.
 struct Usage(String);
 
-/// What is to be done.
+/// What to run.
 enum What {
     Help,
     Run { of: Type, count: u64, from: u64 },
@@ -81,7 +81,7 @@ fn told(failure: &Failure) {
     let _ = std::io::stdout().flush();
 }
 
-/// Runs seeds from `from` on until there are `count` or a signal says stop.
+/// Runs `count` seeds from `from` on, or fewer if a signal arrives.
 fn run_many(of: Type, from: u64, count: u64, stop: &AtomicBool) -> ExitCode {
     let clock = RealClock::new();
     let sum = many(of, from, count, stop, &told);
@@ -93,7 +93,7 @@ fn run_many(of: Type, from: u64, count: u64, stop: &AtomicBool) -> ExitCode {
 fn main() -> ExitCode {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // A second one ends the program at once.
+        // A second signal ends the program immediately.
         let at_once = signal_hook::flag::register_conditional_shutdown(signal, 130, stop.clone());
         if let Err(e) = at_once.and_then(|_| signal_hook::flag::register(signal, stop.clone())) {
             eprintln!("schedules: signal {signal}: {e}");

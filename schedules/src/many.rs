@@ -1,4 +1,4 @@
-//! Many cases, on all processors.
+//! Runs many cases, on all processors.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -8,33 +8,32 @@ use std::sync::{Mutex, PoisonError};
 use crate::course::{Case, Type};
 use crate::run::{Failure, Outcome, run};
 
-/// What cases came to.
+/// Totals of several cases.
 #[derive(Debug, Default)]
 pub struct Sum {
     /// Cases run.
     pub cases: u64,
     /// Calls made.
     pub calls: u64,
-    /// Times the scheduler had a choice.
+    /// Number of scheduler choices.
     pub choices: u64,
     /// Dirty pages that became deltas.
     pub deltas: u64,
-    /// Pages of journals that were kept for others.
+    /// Database pages kept in delta nodes, for blocks of journals.
     pub kept: u64,
-    /// Blocks of files that were brought together.
+    /// Blocks of defragmented files.
     pub together: u64,
-    /// Blocks that ScherlFS moved to make room.
+    /// Blocks that ScherlFS moved to free space.
     pub moved: u64,
     /// Clusters that were packed.
     pub packed: u64,
     /// New pages that were packed into delta nodes.
     pub packed_pages: u64,
-    /// Files whose saved room was given back.
+    /// Files whose saved space was released.
     pub released: u64,
-    /// Cases in which a judge found something.
+    /// Cases with a failed check.
     pub failures: u64,
-    /// fsyncs of directories without a checkpoint, files written for the sake of their names, names taken out of the
-    /// chain.
+    /// fsyncs of directories without a checkpoint, files written to record their names, names removed from the chain.
     pub names: [u64; 3],
     schedules: HashSet<u64>,
     crashes: HashSet<u64>,
@@ -58,12 +57,12 @@ impl Sum {
         }
     }
 
-    /// Sequences of choices, no two the same.
+    /// Number of distinct sequences of choices.
     pub fn distinct_schedules(&self) -> usize {
         self.schedules.len()
     }
 
-    /// Images that a cut left, with what was spent on them, no two the same.
+    /// Number of distinct crash images, including their energy.
     pub fn distinct_crashes(&self) -> usize {
         self.crashes.len()
     }
@@ -92,7 +91,8 @@ impl fmt::Display for Sum {
     }
 }
 
-/// Runs seeds from `from` on, of one file system, until there are `count` or `stop` is set. Failures are told as they come.
+/// Runs up to `count` seeds from `from` on, on one file system, until `stop` is set. Passes each failure to `told` when
+/// it happens.
 pub fn many(of: Type, from: u64, count: u64, stop: &AtomicBool, told: &(dyn Fn(&Failure) + Sync)) -> Sum {
     let (sum, next) = (Mutex::new(Sum::default()), AtomicU64::new(0));
     let workers = std::thread::available_parallelism().map_or(1, usize::from);

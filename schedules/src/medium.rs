@@ -1,6 +1,6 @@
-//! A device under a schedule: every request is a point at which another thread may go on.
+//! A device in a schedule: every request is a scheduling point.
 //!
-//! From below: memory, the power, faults, prices, and the point.
+//! From bottom to top: memory, power, faults, prices, and the scheduling point.
 
 use std::sync::Arc;
 
@@ -18,17 +18,17 @@ const PROFILE: &str = "kirin9000-ufs31";
 /// The device of one schedule.
 pub struct Medium {
     below: Simulated<Faulty<PowerCut>>,
-    /// Requests; asking for it is what lets another thread go on.
+    /// Number of requests; accessing it is the scheduling point.
     requests: AtomicU64,
-    /// Another thread may go on behind a request, too, before its caller knows that it is done.
+    /// Adds a scheduling point after each request, before its caller knows the result.
     behind: bool,
 }
 
 impl Medium {
-    /// Over an image. The clock moves with the device's time.
+    /// A device on an image. The clock advances with the device's time.
     ///
     /// # Errors
-    /// A profile that cannot be read or is too small: a mistake in this crate.
+    /// A profile that cannot be read or is too small: a bug in this crate.
     pub fn new(image: &Memory, clock: Arc<VirtualClock>) -> std::result::Result<Self, String> {
         let profile = Profile::find(PROFILE).map_err(|e| e.to_string())?;
         let model = model::build(&profile, image.blocks()).map_err(|e| e.to_string())?;
@@ -38,7 +38,7 @@ impl Medium {
         Ok(Medium { below, requests: AtomicU64::new(0), behind: false })
     }
 
-    /// The same, where another thread may go on behind each request as well.
+    /// Adds a scheduling point after each request.
     pub fn with_points_behind(self) -> Self {
         Medium { behind: true, ..self }
     }
@@ -47,7 +47,7 @@ impl Medium {
         self.below.contents()
     }
 
-    /// From now on this goes wrong, requests counted from here.
+    /// Injects a fault from now on; requests count from here.
     pub fn arm(&self, trouble: Trouble) {
         let faulty = self.faulty();
         match trouble {
@@ -60,22 +60,22 @@ impl Medium {
         }
     }
 
-    /// Nothing fails any more.
+    /// Stops all faults.
     pub fn heal(&self) {
         self.faulty().heal();
     }
 
-    /// True once the power is off.
+    /// Whether power is off.
     pub fn is_cut(&self) -> bool {
         self.faulty().inner().is_cut()
     }
 
-    /// What is on the medium, if the power goes now or went.
+    /// The medium's contents if power fails now, or after it failed.
     pub fn image(&self, loss: Loss) -> Memory {
         self.faulty().inner().image(loss)
     }
 
-    /// Joules, in picojoules by owner, and operations: what a digest is made of.
+    /// Energy in picojoules by owner, and operations: input of a digest.
     pub fn spent(&self) -> Vec<u64> {
         let ledger = self.below.ledger();
         let mut out = vec![ledger.total().0];

@@ -12,33 +12,33 @@ use vfs::Power;
 pub struct Mounting {
     /// When writes reach the disk.
     pub sync: Sync,
-    /// Blocks that wait.
+    /// Maximum number of dirty blocks.
     pub dirty: u64,
-    /// Directory blocks kept.
+    /// Maximum number of cached directory blocks.
     pub dir_cache: usize,
-    /// Blocks of the inode map kept.
+    /// Maximum number of cached blocks of the inode map.
     pub ifile_cache: usize,
-    /// Inodes kept beside those in use.
+    /// Cached inodes in addition to those in use.
     pub inode_cache: usize,
-    /// Seconds until what waits is written.
+    /// Seconds until writeback.
     pub writeback: u64,
-    /// Blocks of log until a checkpoint.
+    /// Blocks of log between checkpoints.
     pub checkpoint_blocks: u64,
-    /// Seconds until a checkpoint.
+    /// Seconds between checkpoints.
     pub checkpoint_every: Option<u64>,
-    /// How room is made.
+    /// How space is freed.
     pub clean: Clean,
-    /// Where the power comes from at first.
+    /// The initial power source.
     pub power: Power,
-    /// Blocks kept so that transactions can be undone.
+    /// Blocks kept to undo transactions.
     pub undo: u64,
-    /// Where an inode lies beside its file.
+    /// Where an inode is placed relative to its file.
     pub placement: Placement,
-    /// Metadata stands on another disk too.
+    /// Whether metadata is also on another disk.
     pub index: bool,
-    /// Seconds until the disk sleeps.
+    /// Seconds until the disk spins down.
     pub sleep: Option<u64>,
-    /// New files that no thread touches, made before the threads begin.
+    /// New files created before the threads start and used by none.
     pub crowd: u64,
 }
 

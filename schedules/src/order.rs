@@ -1,8 +1,8 @@
-//! Can the answers be put in an order in which they are right?
+//! Is there an order in which all answers are correct?
 //!
-//! The search of Wing and Gong (1993) with Lowe's memory of what was tried (2017): of the calls that no other
-//! one ended before, the one that ended first is tried first; a call whose device failed may have happened, or
-//! not, or in part if it writes. Histories are bounded (some forty operations), and an order is nearly always found at once.
+//! The search of Wing and Gong (1993) with Lowe's memoization (2017): among the calls that began before every other
+//! call's end, the one that ended first is tried first; a call whose device failed may have happened, or not, or in
+//! part if it writes. Histories are bounded (about forty operations), and an order is nearly always found immediately.
 
 use rustc_hash::FxHashMap;
 
@@ -10,53 +10,53 @@ use crate::course::Range;
 use crate::hand::{Answer, Call, Event};
 use crate::tree::{Effect, Tree};
 
-/// Positions and trees that are tried before the search gives up.
+/// Maximum number of positions and trees tried.
 const MOST: usize = 2_000_000;
 
-/// How many calls that were refused after a failure are taken to have happened all the same: few first (limited
-/// discrepancy search, Harvey and Ginsberg 1995). Otherwise one such call near the beginning would be guessed right only
-/// after all combinations of those behind it.
+/// How many calls that were refused after a failure may have happened nevertheless: few first (limited discrepancy
+/// search, Harvey and Ginsberg 1995). Otherwise the search would guess one such call near the beginning only after all
+/// combinations of the later ones.
 const GUESSES: [usize; 5] = [0, 1, 2, 4, usize::MAX];
 
-/// An order that is right: what each call changed, by the event's number, and the tree at the end.
+/// A correct order: what each call changed, by the event's number, and the final tree.
 #[derive(Debug)]
 pub struct Order {
-    /// In that order. A call whose device failed has its changes here whether it happened or not.
+    /// In this order. A call whose device failed has its changes here whether it happened or not.
     pub changes: Vec<(usize, Effect)>,
-    /// What the volume holds after all.
+    /// The final contents of the volume.
     pub tree: Tree,
 }
 
-/// Whether a tree is what was found.
+/// Whether a tree equals the volume's contents.
 pub type Seen<'f> = &'f dyn Fn(&Tree) -> bool;
 
 struct Search<'e> {
     events: &'e [Event],
-    /// What was found after a cut, and how many calls of each thread come before it: up to the last sync that returned.
+    /// The contents after a cut, and how many calls of each thread precede them: up to its last successful sync.
     seen: Option<(Seen<'e>, Vec<u16>)>,
     /// Events of each thread, in order.
     threads: Vec<Vec<usize>>,
-    /// With how many guesses at most.
+    /// Positions tried, with the maximum number of guesses.
     tried: FxHashMap<(Vec<u16>, u64), usize>,
     steps: usize,
-    /// The longest beginning that was right: how many calls, and those that could not follow.
+    /// The longest correct prefix: number of calls, and the calls that could not follow.
     furthest: (usize, Vec<usize>),
     changes: Vec<(usize, Effect)>,
 }
 
-/// An order of all events, from a tree on.
+/// Finds an order of all events, starting from a tree.
 ///
 /// # Errors
-/// Why there is none: the calls that can follow nowhere.
+/// The calls that fit nowhere.
 pub fn find(events: &[Event], start: &Tree) -> Result<Order, String> {
     search(events, start, None)
 }
 
-/// The same, of a volume that was found like this after a cut and that keeps calls in their order: at some place of the order,
-/// behind all syncs that returned, the tree is what was found. A call is there as a whole or not at all.
+/// Like `find`, for a volume read after a cut that keeps calls in order: at some point after all successful syncs, the
+/// tree equals the contents. A call is complete or missing.
 ///
 /// # Errors
-/// Why there is none.
+/// Why there is no order.
 pub fn find_seen(events: &[Event], start: &Tree, found: Seen<'_>) -> Result<Order, String> {
     search(events, start, Some(found))
 }
@@ -69,7 +69,7 @@ fn search(events: &[Event], start: &Tree, found: Option<Seen<'_>>) -> Result<Ord
         }
         threads[e.thread].push(i);
     }
-    // The last says whether what was found is behind.
+    // The last element: whether the contents after the cut were matched.
     let mut at = vec![0; threads.len() + 1];
     at[threads.len()] = u16::from(found.is_none());
     let synced = |i: &usize| {
@@ -106,7 +106,7 @@ fn search(events: &[Event], start: &Tree, found: Option<Seen<'_>>) -> Result<Ord
     }
 }
 
-/// What a call on contents whose device failed may have done of what it was asked: whole blocks from its beginning.
+/// The possible effects of a call on contents whose device failed: whole blocks from its beginning.
 fn parts(e: &Event) -> Vec<Call> {
     let ends = |at: u64, cells: u64| (at / 8 + 1..(at + cells).div_ceil(8)).map(move |block| block * 8 - at);
     match e.call {
@@ -120,15 +120,15 @@ fn parts(e: &Event) -> Vec<Call> {
 }
 
 impl Search<'_> {
-    /// True if another call that failed had begun before this one ended.
+    /// Whether another, failed call began before this one ended.
     fn after_failure(&self, i: usize) -> bool {
         let mut failed = self.events.iter().enumerate().filter(|(k, e)| *k != i && e.answer == Answer::Failed);
         failed.any(|(_, e)| e.from < self.events[i].to)
     }
 
-    /// Recurses once for each event.
+    /// Recurses one level per event.
     fn go(&mut self, mut at: Vec<u16>, tree: &Tree, done: usize, guesses: usize) -> Option<Tree> {
-        // Where it can be first is as good as any later place: what is found changes nothing.
+        // The first possible position is as good as any later one: matching changes nothing.
         if let Some((found, until)) = &self.seen
             && at.last() == Some(&0)
             && at.iter().zip(until).all(|(n, until)| n >= until)
@@ -164,8 +164,8 @@ impl Search<'_> {
                 }
             }
             self.changes.extend(effects.into_iter().map(|effect| (*i, effect)));
-            // A volume that failed once refuses what comes later. The other guess would be one of two for each call, and
-            // all their combinations.
+            // A volume that failed refuses later calls. Guessing both outcomes for each call would multiply their
+            // combinations.
             let refused = e.answer == Answer::Failed && self.after_failure(*i);
             if refused && let Some(end) = self.go(next.clone(), tree, done + 1, guesses) {
                 return Some(end);
@@ -178,8 +178,8 @@ impl Search<'_> {
                     return Some(end);
                 }
             }
-            // It may not have happened: the changes stay, as those that may be found. Not those of an inode that
-            // was not made: it has no place in the tree.
+            // If it did not happen, its changes remain possible contents. Not those of an inode that was not created:
+            // it is not in the tree.
             if matches!(e.call, Call::Create(..)) {
                 self.changes.truncate(kept);
             }

@@ -1,4 +1,4 @@
-//! Carries one case out and asks the judges.
+//! Executes one case and checks the results.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
@@ -24,52 +24,51 @@ use crate::{durable, order, scherl};
 
 /// Blocks of the volume: 64 MiB.
 const BLOCKS: u64 = 64 * 256;
-/// Steps after which a schedule is one that never ends.
+/// A schedule with more steps counts as endless.
 const MOST_STEPS: usize = 5_000_000;
 
-/// What a case came to.
+/// The result of a case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// The order of threads.
+    /// The thread order.
     pub chosen: Chosen,
     /// Calls made.
     pub calls: usize,
-    /// Of the image that is left, and of the ledger.
+    /// Hash of the remaining image and the ledger.
     pub digest: [u8; 32],
     /// Dirty pages that became deltas.
     pub deltas: u64,
-    /// Pages of journals that were kept for others.
+    /// Database pages kept in delta nodes, for blocks of journals.
     pub kept: u64,
-    /// Blocks of files that were brought together.
+    /// Blocks of defragmented files.
     pub together: u64,
-    /// Blocks that ScherlFS moved to make room.
+    /// Blocks that ScherlFS moved to free space.
     pub moved: u64,
     /// Clusters that were packed.
     pub packed: u64,
     /// New pages that were packed into delta nodes.
     pub packed_pages: u64,
-    /// Files whose saved room was given back.
+    /// Files whose saved space was released.
     pub released: u64,
-    /// True if the power went, or the volume could not be unmounted: the digest is that of a crash.
+    /// Whether power failed or the volume could not be unmounted: then the digest is that of a crash.
     pub cut: bool,
-    /// fsyncs of directories without a checkpoint, files written for the sake of their names, names taken out of the
-    /// chain.
+    /// fsyncs of directories without a checkpoint, files written to record their names, names removed from the chain.
     pub names: [u64; 3],
 }
 
-/// What a judge said, and the case.
+/// A failed check, and its case.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{case}: {what}")]
 pub struct Failure {
-    /// Which.
+    /// The case.
     pub case: Case,
     /// What is wrong.
     pub what: String,
-    /// All calls, if the schedule came to its end.
+    /// All calls, if the schedule ended.
     pub history: Vec<Event>,
 }
 
-/// The volume every case begins with: its directories, and some segments half of whose blocks are valid.
+/// The initial volume of every case: its directories, and some segments with half of their blocks valid.
 fn image(m: &Mounting) -> Result<&'static Memory, String> {
     static IMAGES: [OnceLock<Result<Memory, String>>; 8] = [const { OnceLock::new() }; 8];
     let (delta, compress, roomy) = (m.delta, m.compress.is_some(), m.roomy);
@@ -79,7 +78,7 @@ fn image(m: &Mounting) -> Result<&'static Memory, String> {
 
 fn make(delta: bool, compress: bool, roomy: bool) -> Result<Memory, String> {
     let (dev, clock) = (Arc::new(Memory::new(if roomy { 4 * BLOCKS } else { BLOCKS })), clock());
-    // With checksums, without which an inode that a cut tore cannot be told from a whole one.
+    // With checksums: without them, an inode torn by a cut looks like a whole one.
     let mut options = mkfs::Options {
         assume_zeroed: true,
         checkpoint_version: Some(7),
@@ -98,10 +97,10 @@ fn make(delta: bool, compress: bool, roomy: bool) -> Result<Memory, String> {
     Ok(dev.fork())
 }
 
-/// How new files are compressed under this mounting.
+/// How this mount compresses new files.
 ///
 /// # Errors
-/// An option that is none: a mistake in this crate.
+/// An invalid option: a bug in this crate.
 fn compression(m: &Mounting) -> Result<f2fs_scheduled::compress::options::Options, String> {
     let mut options = f2fs_scheduled::compress::options::Options::default();
     if let Some(how) = m.compress {
@@ -145,7 +144,7 @@ fn options(m: &Mounting) -> Result<MountOptions, String> {
     })
 }
 
-/// The schedule itself; runs inside of a scheduler.
+/// The schedule; runs inside of a scheduler.
 fn carry_out(course: &Course) -> Result<Left, String> {
     let clock = clock();
     let dev = Arc::new(Medium::new(image(&course.mounting)?, clock.clone())?);
@@ -285,15 +284,15 @@ fn config() -> Config {
     config
 }
 
-/// Runs a case past all judges.
+/// Runs a case and all checks.
 ///
 /// # Errors
-/// The first judge's that finds something; a panic and a deadlock are findings too.
+/// The first failed check; a panic and a deadlock are failures, too.
 pub fn run(case: &Case) -> Result<Outcome, Failure> {
     run_and_keep(case).map(|(outcome, _)| outcome)
 }
 
-/// The same, with the image that is left.
+/// Like [`run`], and returns the remaining image.
 ///
 /// # Errors
 /// As [`run`].
@@ -347,7 +346,8 @@ pub fn run_and_keep(case: &Case) -> Result<(Outcome, Memory), Failure> {
     Ok((outcome, left.image))
 }
 
-/// The same volume for judges who know no deltas: recovered, and plain F2FS. A volume that holds none stays as it is.
+/// The volume for checkers that do not support deltas: recovered and converted to plain F2FS. A volume without deltas
+/// is unchanged.
 ///
 /// # Errors
 /// If it cannot be settled.

@@ -1,5 +1,4 @@
-//! What every case has around its threads, on whichever file system: the files that a volume comes with, the last look of all, and what is
-//! left for the judges.
+//! Common parts of every case, on either file system: the initial files, the final reads, and the input of the checks.
 
 use std::sync::Arc;
 
@@ -14,20 +13,20 @@ use crate::hand::{Answer, Event, Hand, History};
 pub(crate) const FILLER: &[u8] = b"lost+found";
 pub(crate) const ME: Caller = Caller { uid: 0, gid: 0 };
 
-/// What stood beside a volume on other disks.
+/// Contents of other disks used by the volume.
 #[derive(Default)]
 pub(crate) struct Stood {
     pub index: Option<Memory>,
     pub stage: Option<Memory>,
 }
 
-/// What is left of a schedule once it has ended.
+/// The result of a schedule.
 pub(crate) struct Left {
     pub events: Vec<Event>,
     pub dirs: Vec<u64>,
     pub image: Memory,
     pub spent: Vec<u64>,
-    /// Inodes and nodes, of a volume that was unmounted and counts them.
+    /// Inodes and nodes, if the volume was unmounted and counts them.
     pub unmounted: Option<(u32, u32)>,
     pub deltas: u64,
     pub kept: u64,
@@ -41,7 +40,7 @@ pub(crate) struct Left {
 }
 
 impl Left {
-    /// Of a volume that did nothing of what is counted.
+    /// For a volume without any of the counted events.
     pub fn of(history: &History, dirs: &[u64], image: Memory, spent: Vec<u64>, cut: bool) -> Left {
         Left {
             events: history.events(),
@@ -62,7 +61,7 @@ impl Left {
     }
 }
 
-/// What becomes of what was not flushed.
+/// What happens to unflushed writes.
 pub(crate) fn loss(trouble: Trouble, unmounted: bool) -> Loss {
     match trouble {
         _ if unmounted => Loss::AllKept,
@@ -100,7 +99,7 @@ pub(crate) fn fill(vol: &dyn FileSystem) -> vfs::Result<()> {
     vol.unmount()
 }
 
-/// The name of one of the crowd.
+/// The name of a file of the crowd.
 fn member(n: u64) -> Vec<u8> {
     format!("crowd {n}").into_bytes()
 }
@@ -126,7 +125,7 @@ pub(crate) fn crowd(vol: &dyn FileSystem, files: u64) -> vfs::Result<()> {
     Ok(())
 }
 
-/// Looks at everything, as the last calls of all.
+/// Reads everything, as the final calls.
 pub(crate) fn look(hand: &Hand<'_>) {
     let mut waiting = vec![hand.dirs[0]];
     while let Some(dir) = waiting.pop() {

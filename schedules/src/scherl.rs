@@ -1,8 +1,8 @@
-//! Cases on ScherlFS: how a volume is mounted, carried out, and judged after a cut.
+//! Cases on ScherlFS: how a volume is mounted, run, and checked after a cut.
 //!
-//! What threads ask and what goes wrong is drawn as for F2FS ([`crate::course`]). ScherlFS promises more of a cut: the whole
-//! volume is as it was after some call, and no call before a sync that returned is missing. So the tree that was recovered is
-//! one look at everything, which the search for an order has to place somewhere behind every sync that returned
+//! Threads' operations and faults are drawn as for F2FS ([`crate::course`]). ScherlFS promises more after a cut: the
+//! whole volume is as it was after some call, and no call before a successful sync is missing. So the recovered tree is
+//! one read of everything, and the search for an order must place it somewhere after every successful sync
 //! ([`order::find_seen`]).
 
 use std::sync::{Arc, OnceLock};
@@ -28,8 +28,7 @@ const STAGE: u64 = 1024;
 /// Blocks of a segment: few, so that there is something to clean.
 const SEGMENT: u32 = 16;
 
-/// A disk beside the volume's: every request is a point at which another thread may go on. It stays on until all threads
-/// have ended.
+/// Another disk of the volume: every request is a scheduling point. It stays powered until all threads have ended.
 struct Beside {
     below: PowerCut,
     requests: AtomicU64,
@@ -71,7 +70,7 @@ impl BlockDevice for Beside {
     }
 }
 
-/// The volume every case begins with.
+/// The initial volume of every case.
 fn image() -> Result<&'static Memory, String> {
     static IMAGE: OnceLock<Result<Memory, String>> = OnceLock::new();
     IMAGE.get_or_init(make).as_ref().map_err(Clone::clone)
@@ -88,7 +87,7 @@ fn make() -> Result<Memory, String> {
     Ok(dev.fork())
 }
 
-/// What is done beside callers: everything at once, or what comes with another source of power.
+/// Background work: all of it, or the part that a change of power source causes.
 fn tidy(vol: &Volume, how: usize) -> vfs::Result<()> {
     match how % 4 {
         0 | 2 => match vol.tidy() {
@@ -102,7 +101,7 @@ fn tidy(vol: &Volume, how: usize) -> vfs::Result<()> {
     }
 }
 
-/// The schedule itself; runs inside of a scheduler.
+/// The schedule; runs inside of a scheduler.
 pub(crate) fn carry_out(course: &Course, mounting: &Mounting) -> Result<Left, String> {
     let clock = scene::clock();
     let dev = Arc::new(Medium::new(image()?, clock.clone())?.with_points_behind());
@@ -184,7 +183,7 @@ fn mounted(dev: &Arc<Memory>, beside: &Stood) -> Result<scherlfs::Volume, String
     scherlfs::Volume::mount(dev.clone(), scene::clock(), options).map_err(|e| format!("mounting anew: {e}"))
 }
 
-/// What a schedule left, and what its calls answered.
+/// Checks the result of a schedule and the answers of its calls.
 pub(crate) fn judge(course: &Course, left: &Left) -> Result<(), String> {
     let failed = |e: &&Event| e.answer == Answer::Failed;
     if course.trouble == Trouble::None

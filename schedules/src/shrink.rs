@@ -1,15 +1,15 @@
 //! Which operations does a failure need?
 //!
-//! Without an operation every later choice is another one, so a schedule seldom fails again as it is: each
-//! smaller course is tried under many schedules.
+//! Removing an operation changes every later choice, so the same schedule seldom fails again: each smaller course is
+//! tried under many schedules.
 
 use crate::course::{Case, Course};
 use crate::run::{Failure, run};
 
-/// Schedules each smaller course is tried under.
+/// Number of schedules per smaller course.
 const TRIES: u64 = 60;
 
-/// A smaller case that fails too, or the same. `stop` says that there is no more time.
+/// Returns a smaller case that also fails, or the same. `stop` returns true when time is up.
 pub fn shrink(failure: &Failure, mut stop: impl FnMut() -> bool) -> Failure {
     let mut best = failure.clone();
     let mut only: Vec<usize> = Course::of(&failure.case).threads.iter().flatten().map(|(number, _)| *number).collect();

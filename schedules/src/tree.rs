@@ -1,6 +1,6 @@
 //! What should a file system answer? A plain tree in memory, whose steps are calls with their answers.
 //!
-//! It shares no code with the file system. Inode numbers are learnt from the answers that name them.
+//! It shares no code with the file system. It learns inode numbers from the answers.
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -14,23 +14,23 @@ use crate::hand::{Answer, Call, Refusal, Token};
 /// An inode.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Object {
-    /// Its number; 0 until an answer has told it.
+    /// Its number; 0 until an answer contains it.
     pub ino: u64,
-    /// What names lead to, in a directory.
+    /// Names and their objects, for a directory.
     pub names: Option<BTreeMap<Name, usize>>,
     links: u32,
     refs: u32,
     parent: usize,
     /// In cells.
     pub size: u64,
-    /// Those that are not zeroes.
+    /// Cells other than zeroes.
     pub cells: BTreeMap<u64, Token>,
     attributes: BTreeMap<u8, Token>,
-    /// A file whose blocks lie in clusters.
+    /// A file whose blocks are in clusters.
     compressed: bool,
-    /// The room that packing saved was given back: the file is not changed, only cut between clusters.
+    /// The space saved by packing was released: the file is immutable except for truncation at cluster boundaries.
     released: bool,
-    /// Blocks of it were on the move when the device failed: nobody knows which came where.
+    /// The device failed while blocks of it were moved: their places are unknown.
     pub shaken: bool,
 }
 
@@ -61,29 +61,29 @@ impl Object {
     }
 }
 
-/// What a call changed; the judge of durability asks.
+/// What a call changed; used to check durability.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// These cells of an object hold this; the end may be the last number there is.
+    /// These cells of an object contain this token; the end may be the maximum.
     Cells(usize, u64, u64, Token),
-    /// An object is at least so large.
+    /// An object has at least this size.
     Reaches(usize, u64),
     /// An object has this size.
     Size(usize, u64),
-    /// Cells of an object went elsewhere.
+    /// Cells of an object were shifted.
     Shifted(usize),
-    /// A name in a directory leads here from now on.
+    /// A name in a directory refers to this object from now on.
     Bind(usize, Name, Option<usize>),
-    /// An object, and a directory's names, are made durable.
+    /// An object, and a directory's names, are now durable.
     Synced(usize),
-    /// Everything is.
+    /// Everything is durable.
     SyncedAll,
 }
 
-/// The tree. Objects are known by their place; the first are [`Dir`]s.
+/// The tree. Objects are identified by index; the first are [`Dir`]s.
 #[derive(Debug, Clone)]
 pub struct Tree {
-    /// Every inode there ever was.
+    /// Every inode that ever existed.
     pub objects: Vec<Arc<Object>>,
     compress: Option<Compressing>,
     /// The device may fail: then a file without contents may have blocks.
@@ -93,7 +93,7 @@ pub struct Tree {
 type Told = Result<Answer, Refusal>;
 
 impl Tree {
-    /// A volume as it comes: the directories, by their numbers, each referred to once.
+    /// A new volume: the directories, by their numbers, with one reference each.
     pub fn new(dirs: &[u64]) -> Self {
         let mut tree = Tree { objects: Vec::new(), compress: None, faults: false };
         for (i, ino) in dirs.iter().enumerate() {
@@ -108,7 +108,7 @@ impl Tree {
         tree
     }
 
-    /// The same under a mount that compresses files, on a device that may fail.
+    /// Sets whether files are compressed and whether the device may fail.
     pub fn mounted(self, compress: Option<Compressing>, faults: bool) -> Self {
         Tree { compress, faults, ..self }
     }
@@ -132,7 +132,7 @@ impl Tree {
         self.objects[object].names.is_some()
     }
 
-    /// The object of a number that somebody refers to.
+    /// The object with this number, if it is referenced.
     pub fn of(&self, ino: u64) -> Option<usize> {
         self.objects.iter().rposition(|o| o.ino == ino && (o.links > 0 || o.refs > 0))
     }
@@ -141,7 +141,7 @@ impl Tree {
         self.of(ino).ok_or(Refusal::NotFound)
     }
 
-    /// A directory, and what a name in it leads to.
+    /// A directory, and the object of a name in it.
     fn find(&self, dir: u64, name: Name) -> Result<(usize, Option<usize>), Refusal> {
         let dir = self.file(dir)?;
         let names = self.objects[dir].names.as_ref().ok_or(Refusal::NotDirectory)?;
@@ -186,8 +186,8 @@ impl Tree {
         }
     }
 
-    /// Carries the call out. True if it has the recorded answer here too; the tree is of use only then.
-    /// What [`Answer::Failed`] says is right for every call, which happens here.
+    /// Executes the call. Returns true if the recorded answer is correct; only then is the tree usable.
+    /// [`Answer::Failed`] is correct for every call; the call is executed here.
     pub fn step(&mut self, call: &Call, answer: &Answer, effects: &mut Vec<Effect>) -> bool {
         let told = match answer {
             Answer::Ino(ino) => *ino,
@@ -218,7 +218,7 @@ impl Tree {
             (Answer::Refused(Refusal::Wrong(_)), _) => false,
             _ if unknown => true,
             (Answer::Ino(a), Answer::Ino(b)) => a == b,
-            // An inode without a name: nobody has decided whether it may get one again.
+            // For an inode without a name: whether it may get one again is undefined.
             (Answer::Refused(Refusal::NotFound), Answer::Ino(b)) if matches!(call, Call::Link(..)) => {
                 self.of(*b).is_some_and(|o| self.objects[o].links == 1)
             }
@@ -226,9 +226,9 @@ impl Tree {
         }
     }
 
-    /// What a call says that changes nothing but how a file is stored; `None` for other calls. How many blocks a file
-    /// has, and which of its clusters are packed, depends on what was written back when: where several answers are
-    /// right, the recorded one is believed.
+    /// The answer of a call that changes only how a file is stored; `None` for other calls. How many blocks a file has,
+    /// and which of its clusters are packed, depends on when writes happened: if several answers are correct, the
+    /// recorded one is accepted.
     fn compression(&mut self, call: &Call, recorded: &Answer) -> Option<Told> {
         let (Call::Compress(ino, _) | Call::Release(ino) | Call::Retake(ino) | Call::Repack(ino, _)) = *call else {
             return None;
@@ -272,7 +272,7 @@ impl Tree {
         if self.objects[object].released { Err(Refusal::NotPermitted) } else { Ok(object) }
     }
 
-    /// Numbers of inodes whose making failed and which are there all the same, learnt from a list of their directory.
+    /// Learns, from a listing, the numbers of existing inodes whose creation failed.
     fn learn(&mut self, dir: u64, names: &[(Name, u64)]) {
         let Some(dir) = self.of(dir) else { return };
         for (name, ino) in names {
@@ -317,7 +317,7 @@ impl Tree {
             Call::Rename(from, to, flavour) => self.rename(from, to, flavour, effects),
             Call::Forget(ino) => {
                 let object = self.file(ino)?;
-                // In an order that the calls did not have there may be none to give back.
+                // In a wrong order there may be no reference to drop.
                 let left = self.objects[object].refs.checked_sub(1);
                 self.at(object).refs = left.ok_or(Refusal::NotFound)?;
                 Ok(Answer::Done)

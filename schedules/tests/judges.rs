@@ -1,4 +1,4 @@
-//! The judges can say no: answers that are in no order, and promises that a volume breaks.
+//! The checks reject wrong histories: answers that fit no order, and promises that a volume breaks.
 
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ fn a_write_that_failed_may_be_found_in_part_and_only_from_its_beginning() {
     assert!(found(&[8, 9, 10, 11, 12, 13, 14, 15]).is_err());
 }
 
-/// Whatever blocks were being moved, a file next to it is what it was.
+/// Whatever blocks were being moved, a neighbouring file is unchanged.
 #[test]
 fn an_insertion_that_failed_leaves_one_file_unknown_and_no_other() {
     let start = Tree::new(&[3]);
@@ -94,7 +94,7 @@ fn an_insertion_that_failed_leaves_one_file_unknown_and_no_other() {
     assert!(reading(5).is_err());
 }
 
-/// A file whose saved room was given back, and calls with their answers.
+/// A file whose saved space was released, and calls with their answers.
 #[test]
 fn what_compressed_files_answer_is_judged() {
     let how = Compressing { algorithm: "lz4", log_cluster: 2, all: false, by_user: false };
@@ -130,7 +130,7 @@ fn noise_is_one_token_a_cell_and_no_other_noise() {
     assert_ne!(filled(NOISE | 9, 2)[..512], filled(NOISE | 9, 2)[512..], "no compressor finds anything in it");
 }
 
-/// The device failed for good: of the calls behind only the first happened, and many could have.
+/// The device failed permanently: of the later calls only the first happened, and many could have.
 #[test]
 fn a_call_that_happened_among_many_that_were_refused_is_found() {
     let start = Tree::new(&[3]);
@@ -148,7 +148,7 @@ fn a_call_that_happened_among_many_that_were_refused_is_found() {
     assert!(order::find(&told(calls), &start).is_err(), "a file that is empty holds nothing");
 }
 
-/// A file of eight cells, synced; then what is looked at is changed behind the judge's back.
+/// A file of eight cells, synced; then the volume's contents are changed without the checker's knowledge.
 #[test]
 fn contents_and_names_that_were_synced_are_missed() {
     let vol = volume();

@@ -1,6 +1,6 @@
-//! Whatever order threads go on in, whatever the device refuses, whenever the power goes.
+//! Correct in any thread order, with any device failure and any power cut.
 //!
-//! `JOULEFS_DEEP=1` runs a hundred times as many schedules. A failure is printed with the command that repeats it.
+//! `JOULEFS_DEEP=1` runs a hundred times as many schedules. A failure is printed with the command that reproduces it.
 
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
@@ -26,20 +26,20 @@ fn ten_thousand_schedules_break_no_promise() {
     assert!(sum.together > count / 10, "blocks are hardly ever brought together: {sum}");
 }
 
-/// A new delta node was written by another thread before it was one, and ended the chain for every file synced later.
+/// Another thread wrote a new delta node before it was initialized, which ended the chain for every file synced later.
 #[test]
 fn a_delta_node_is_one_before_another_thread_can_write_it() {
     assert!(run(&Case::new(200_356)).is_ok());
 }
 
-/// A name was removed between an fsync's question whether it may put the name into the chain and its doing so. The account
-/// of names then held that the name was there, an fsync of the directory wrote nothing, and a power cut brought it back.
+/// A name was removed after an fsync checked that it may put the name into the chain and before it did. The account of
+/// names then contained the name, an fsync of the directory wrote nothing, and a power cut brought the name back.
 #[test]
 fn a_name_removed_while_an_fsync_puts_it_into_the_chain_does_not_come_back() {
     assert!(run(&Case::new(4741)).is_ok());
 }
 
-/// Image, ledger, order of threads: all of it, whichever cases ran before.
+/// Image, ledger and thread order are the same, whichever cases ran before.
 #[test]
 fn the_same_seed_gives_the_same_digest() {
     let (once, again): (Vec<_>, Vec<_>) =

@@ -1,6 +1,6 @@
-//! The same on ScherlFS: whatever order threads go on in, whatever the disk refuses, whenever the power goes.
+//! ScherlFS is correct in any thread order, with any disk failure and any power cut.
 //!
-//! `JOULEFS_DEEP=1` runs a hundred times as many schedules. A failure is printed with the command that repeats it.
+//! `JOULEFS_DEEP=1` runs a hundred times as many schedules. A failure is printed with the command that reproduces it.
 
 use std::sync::atomic::AtomicBool;
 
@@ -25,8 +25,8 @@ fn three_thousand_schedules_break_no_promise_of_scherlfs() {
     assert!(sum.together > count, "blocks are hardly ever brought together: {sum}");
 }
 
-/// An inode that was written on call by call left memory before its series came to an end, which then took both of its places for
-/// unused: the next checkpoint freed the one it lay in.
+/// An inode appended to call by call was evicted before its series ended. The end then treated both of the inode's
+/// places as unused, and the next checkpoint freed the one in use.
 #[test]
 fn the_inode_of_a_series_stays_in_memory_until_its_end() {
     for seed in [13, 34, 64, 206] {
@@ -42,7 +42,7 @@ fn the_same_seed_gives_the_same_digest_of_scherlfs() {
     assert!(once.windows(2).all(|pair| pair[0] != pair[1]), "and another seed another");
 }
 
-/// Two writes and an fsync between them, by one thread; then a third by another that overlaps nothing.
+/// Two writes and an fsync between them, by one thread; then a third write by another thread, without overlap.
 #[test]
 fn a_tree_that_was_never_there_is_at_no_place_of_an_order() {
     let clock = std::sync::Arc::new(device::VirtualClock::default());

@@ -1,5 +1,5 @@
-//! Work on a file as long as a file can be is done in steps: their number is bounded, and others get on between them.
-//! Steps are counted in scheduling points (locks and requests), never in time.
+//! Work on a file of maximum size is done in steps: their number is bounded, and other threads run between them. Steps
+//! are counted in scheduling points (locks and requests), never in time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,7 +27,7 @@ fn image(bytes: u64) -> Memory {
     dev
 }
 
-/// Runs `course` on a volume, in `orders` orders, each in at most `most` steps.
+/// Runs `course` on a volume, in `orders` thread orders, each in at most `most` steps.
 fn scheduled(
     bytes: u64,
     options: MountOptions,
@@ -85,7 +85,7 @@ fn a_file_of_3_tib_of_holes_is_worked_on_in_few_steps() {
         for what in ways {
             vol.fallocate(f, what, 0, BLOCK).expect("holes are shifted");
         }
-        // Blocks far from each other, in nodes of their own, move too.
+        // Blocks far apart, in separate nodes, move too.
         let far = [5, 1 << 20, 1 << 25, (3 * TIB - GIB) / BLOCK];
         far.iter().for_each(|&block| write(&vol, f, block, 2));
         vol.fallocate(f, Allocate::Collapse, BLOCK, BLOCK).expect("is shifted");
@@ -112,7 +112,7 @@ fn data_behind_reserved_blocks_is_found_in_few_steps() {
     });
 }
 
-/// While `long` works, how many times do others write a file and make everything durable?
+/// How often can other threads write a file and sync everything during `long`?
 fn meanwhile(
     long: impl Fn(&Volume, Ino) + Send + Sync + Copy + 'static,
     prepare: impl Fn(&Volume, Ino) + Send + Sync + 'static,
@@ -146,7 +146,7 @@ fn meanwhile(
 }
 
 fn far_and_wide(vol: &Volume, f: Ino) {
-    // A node for each.
+    // One node for each.
     (0..300).for_each(|i| write(vol, f, 2000 + i * 1018, 1));
 }
 
@@ -199,7 +199,7 @@ fn readers_and_writers_meet_a_file_before_or_after_its_blocks_are_shifted() {
             for _ in 0..4 {
                 let now = read(&vol, f, 0, BLOCKS + 1);
                 assert!(now == before || now == after, "{what:?}: half shifted");
-                // Whole blocks at a place that is the same before and after.
+                // Whole blocks at an offset that does not change.
                 write(&vol, f, 0, 1);
                 vol.fsync(f, false).expect("is durable");
             }

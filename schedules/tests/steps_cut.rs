@@ -1,6 +1,6 @@
-//! Others make data durable between two steps of long work on a file, and then the power goes. The file is as it was,
-//! as it should become, or between the two in the way that the file system promises. Threads meet in orders that a seed
-//! chose.
+//! Other threads make data durable between two steps of long work on a file, and then power fails. The file must have
+//! its old state, its new state, or one of the intermediate states that the file system promises. Thread orders come
+//! from a seed.
 
 use std::ops::Range;
 use std::process::Command;
@@ -15,16 +15,16 @@ use vfs::{Allocate, Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, Se
 
 const ME: Caller = Caller { uid: 0, gid: 0 };
 const BLOCK: u64 = 4096;
-/// Blocks that one step reserves: those of 64 nodes.
+/// Blocks reserved per step: those of 64 nodes.
 const RESERVED: u64 = 64 * 1018;
-/// What is reserved or zeroed, in thirteen steps.
+/// The reserved or zeroed range, in thirteen steps.
 const RANGE: Range<u64> = RESERVED - 8..12 * RESERVED + 8;
-/// Blocks that a shift inserts or takes out, behind the first.
+/// Blocks that a shift inserts or removes, after the first.
 const BY: u64 = 2;
-/// What blocks of the other file begin with; those of the file count from 1.
+/// First number in the other file's blocks; those of the file count from 1.
 const OTHER: u64 = 1 << 40;
 
-/// What a file holds: its size in blocks, and which number each block was written with, by place. The others are zeroes.
+/// A file's contents: its size in blocks, and the number written to each block, by offset. The others are zeroes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Held {
     size: u64,
@@ -42,7 +42,7 @@ enum Work {
     Insert,
 }
 
-/// What others do meanwhile.
+/// What other threads do meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Durable {
     Everything,
@@ -51,7 +51,7 @@ enum Durable {
 }
 
 impl Durable {
-    /// About as many of its calls end while blocks are shifted, which takes many locks.
+    /// Approximate number of its calls during a shift, which takes many locks.
     fn calls_in_a_shift(self) -> u64 {
         match self {
             Durable::Everything => 37,
@@ -62,7 +62,7 @@ impl Durable {
 }
 
 impl Work {
-    /// The file at the beginning: the number of a block is its place and one.
+    /// The initial file: a block's number is its offset plus one.
     fn before(self) -> Held {
         let far = |n: u64| (0..n).map(|i| 2000 + i * 1018);
         let places: Vec<u64> = match self {
@@ -86,8 +86,8 @@ impl Work {
         }
     }
 
-    /// Every state that a power cut may leave, of those of this size: the first is the one before the work, the last the
-    /// one after it.
+    /// Every state of this size that a power cut may leave: the first is the one before the work, the last the one
+    /// after it.
     fn may_leave(self, now: u64) -> Vec<Held> {
         let before = self.before();
         let Held { size, blocks } = before.clone();
@@ -95,9 +95,9 @@ impl Work {
         let mut out = vec![before.clone()];
         match self {
             Work::Reserve => out.push(Held { size: RANGE.end, blocks }),
-            // The range's blocks go from its beginning on.
+            // The range's blocks change from its beginning on.
             Work::Zero | Work::Punch => out.extend((0..=blocks.len()).map(|n| Held { size, blocks: part(n) })),
-            // The file's blocks go from its end on.
+            // The file's blocks are removed from its end.
             Work::Cut => out.extend([now.clamp(3, size), 3].map(|size| {
                 let left = blocks.partition_point(|(place, _)| *place < size);
                 Held { size, blocks: blocks[..left].to_vec() }
@@ -110,7 +110,7 @@ impl Work {
                     [blocks[0]].into_iter().chain(done).chain(left.iter().copied()).collect()
                 };
                 out.extend((0..=rest.len()).map(|n| Held { size, blocks: moved(n) }));
-                // Then the gap behind the last block is cut off.
+                // Then the gap after the last block is cut off.
                 out.extend((size - BY..size).rev().map(|size| Held { size, blocks: moved(rest.len()) }));
             }
             Work::Insert => out.extend((1..=blocks.len()).rev().map(|n| {
@@ -125,29 +125,29 @@ impl Work {
         matches!(self, Work::Collapse | Work::Insert)
     }
 
-    /// Whether it needs room for most of its range, and so a large volume.
+    /// Whether it reserves most of its range, and so needs a large volume.
     fn reserves(self) -> bool {
         matches!(self, Work::Reserve | Work::Zero)
     }
 
-    /// How far the work has come, as far as others can see it.
+    /// The visible progress of the work.
     fn progress(self, vol: &dyn FileSystem, f: Ino) -> u64 {
         match self {
             Work::Cut => u64::MAX - vol.getattr(f).expect("is there").size,
             Work::Zero | Work::Punch => vol.seek(f, 0, Seek::Data).unwrap_or(u64::MAX),
             Work::Reserve => vol.getattr(f).expect("is there").blocks512,
-            // Nobody sees a file whose blocks are being shifted.
+            // A file whose blocks are being shifted is not visible.
             Work::Collapse | Work::Insert => 0,
         }
     }
 }
 
-/// What the power left of a run.
+/// What a power cut left of a run.
 struct Left {
     dev: Arc<PowerCut>,
-    /// How far the work had come when it last became durable, and how many blocks of the other file were.
+    /// The work's progress when it last became durable, and the number of durable blocks of the other file.
     durable: (u64, u64),
-    /// The power went while the work was under way.
+    /// Whether power failed during the work.
     amid: bool,
 }
 
@@ -164,7 +164,7 @@ fn write(vol: &dyn FileSystem, f: Ino, place: u64, number: u64) -> vfs::Result<u
     vol.write(f, place * BLOCK, &number.to_le_bytes().repeat(512), WriteFlags::empty())
 }
 
-/// What a file holds, if each of its blocks is whole.
+/// A file's contents, if each of its blocks is whole.
 fn look(vol: &dyn FileSystem, name: &str) -> Held {
     let attr = vol.lookup(vol.root(), name.as_bytes()).expect("was durable").attr;
     assert_eq!(attr.size % BLOCK, 0, "{name}");
@@ -183,7 +183,7 @@ fn look(vol: &dyn FileSystem, name: &str) -> Held {
     Held { size: attr.size / BLOCK, blocks }
 }
 
-/// Runs work and what others do meanwhile in so many orders.
+/// Runs the work and the other threads in `orders` thread orders.
 fn runs(work: Work, durable: Durable, orders: usize) -> Vec<Left> {
     let image = {
         let mib = if work.reserves() { 4096 } else { 256 };
@@ -244,7 +244,7 @@ fn runs(work: Work, durable: Durable, orders: usize) -> Vec<Left> {
             let still = !ended.load(Ordering::SeqCst);
             calls += u64::from(is_amid && still);
             if calls == times && !dev.is_cut() {
-                // Now, or when so many more requests have been made.
+                // Now, or after `later` more requests.
                 dev.cut_after(dev.write_count() + later);
             }
             amid |= dev.is_cut() && still;
@@ -278,7 +278,7 @@ fn judged_by_theirs(image: &Memory) {
     std::fs::remove_dir_all(&dir).expect("removes");
 }
 
-/// What is found in an image after recovery: the file, how far its work has come, and blocks of the other file.
+/// The contents of an image after recovery: the file, its work's progress, and the number of blocks of the other file.
 fn recovered(image: &Memory, work: Work) -> (Held, u64, u64) {
     judged_by_ours(image, "before recovery");
     let dev = Arc::new(image.fork());
@@ -294,10 +294,10 @@ fn recovered(image: &Memory, work: Work) -> (Held, u64, u64) {
     (now, progress, other.size)
 }
 
-/// Cuts the power after somebody made data durable between two steps; at least so many of the images must be neither
+/// Cuts power after other threads made data durable between two steps; at least `least` of the images must be neither
 /// before nor after the work.
 fn between_steps(work: Work, least: u64) {
-    // A judge of a large volume takes its time.
+    // Checking a large volume is slow.
     let orders = if work.reserves() { 6 } else { 32 };
     let (mut amid, mut between) = (0, 0);
     for durable in [Durable::Everything, Durable::TheFile, Durable::Another] {

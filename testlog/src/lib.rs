@@ -1,11 +1,11 @@
-//! Which tests did not run, and why? Which kernel judged?
+//! Which tests did not run, and why? Which kernel checked results?
 //!
 //! A test that cannot run on this machine calls [`missing`] and returns. It then passes, unless `JOULEFS_REQUIRE=1`:
-//! then it fails, so that a complete run cannot lose a test unseen. Tests that no machine has to run call
+//! then it fails, so that a complete run cannot lose a test unnoticed. Tests that need not run on every machine call
 //! [`not_shipped`], [`kernel_lacks`] or [`only_in`] instead; they pass either way.
 //!
-//! All of them, and [`judged_by`], add a line to the file that `JOULEFS_TESTLOG` names. `scripts/with-testlog` sets it for
-//! `make test` and prints a summary at the end.
+//! All of them, and [`judged_by`], add a line to the file that `JOULEFS_TESTLOG` names. `scripts/with-testlog` sets it
+//! for `make test` and prints a summary at the end.
 
 use std::fmt::Display;
 use std::fs::OpenOptions;
@@ -13,9 +13,9 @@ use std::io::Write;
 use std::panic::Location;
 use std::path::{Path, PathBuf};
 
-/// The file that collects what is reported; without it, reports are only printed.
+/// The file that collects the reports; without it, reports are only printed.
 pub const FILE: &str = "JOULEFS_TESTLOG";
-/// With the value 1, a test that lacks something fails.
+/// If set to 1, a test that lacks something fails.
 pub const REQUIRE: &str = "JOULEFS_REQUIRE";
 
 /// The test lacks something that can be installed or granted; `what` names it, and the command that installs it.
@@ -29,7 +29,7 @@ pub fn missing(what: impl Display) {
     assert!(!required(), "this test cannot run, and {REQUIRE}=1 allows no skipped test: {what}");
 }
 
-/// The test reads a file that the project cannot ship, such as a recording made by others.
+/// The test reads a file that the project cannot ship, such as an external recording.
 #[track_caller]
 pub fn not_shipped(what: impl Display) {
     report("not shipped", Location::caller(), &what.to_string());
@@ -47,14 +47,14 @@ pub fn only_in(command: &str) {
     report("only in another command", Location::caller(), command);
 }
 
-/// This kernel judges `what` in the calling process. Printed past the test harness, which captures what tests print.
+/// This kernel checks `what` in the calling process. Bypasses the test harness, which captures the output of tests.
 pub fn judged_by(what: &str, kernel: &str) {
-    // A failure to print is no failure of the test.
+    // Failing to print does not fail the test.
     let _ = writeln!(std::io::stderr(), "judge of {what}: {kernel}");
     add(&["judge", what, kernel]);
 }
 
-/// What an earlier process of the same run reported by [`judged_by`].
+/// The kernel that an earlier process of the same run reported with [`judged_by`].
 pub fn judge_so_far(what: &str) -> Option<String> {
     let text = std::fs::read_to_string(file()?).ok()?;
     text.lines().find_map(|line| line.strip_prefix(&format!("judge\t{what}\t")).map(str::to_owned))
@@ -80,7 +80,7 @@ fn add(fields: &[&str]) {
     }
 }
 
-/// Adds a line in one write, so that lines of tests that run at the same time do not mix.
+/// Appends a line in one write, so that lines of concurrent tests do not mix.
 fn append(file: &Path, fields: &[&str]) -> std::io::Result<()> {
     let fields: Vec<String> = fields.iter().map(|field| field.replace(['\t', '\n', '\r'], " ")).collect();
     let line = format!("{}\n", fields.join("\t"));

@@ -1,7 +1,7 @@
 //! How long does choosing a victim or a target take on a volume of 1 TB with 400,000 dirty segments?
 //!
-//! Between two choices 300 segments change, as many as a log of background writing touches; taking that
-//! over is timed apart, into the order of age too for those that ask for it.
+//! Between two choices 300 segments change, as many as a log of background writing uses; updating the index for these
+//! is timed separately, including the order of age for policies that use it.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -21,14 +21,14 @@ const DIRTY: u32 = 400_000;
 const CHANGED: u32 = 300;
 const YEAR: u64 = 365 * 86_400;
 
-/// How the segments of a volume look.
+/// The state of a volume's segments.
 #[derive(Debug, Clone, Copy)]
 pub enum Shape {
-    /// Every number by itself.
+    /// Every number is independent.
     Random,
-    /// The emptier, the more fragments; ages in bursts, as files are copied.
+    /// Emptier segments have more fragments; ages come in bursts, as when files are copied.
     Aged,
-    /// All of one age and fullness: nothing to tell them apart but f.
+    /// All of one age and fullness: they differ only in f.
     Alike,
 }
 
@@ -53,7 +53,7 @@ fn candidate(rng: &mut device::Rng, seg: SegNo, now: u64, shape: Shape) -> Candi
         Shape::Aged => free * (rng.below(4) as u32 + 1) / 4,
         _ => rng.below(u64::from(free) + 1) as u32,
     };
-    // Between two fragments stands a valid block.
+    // A valid block separates two fragments.
     let size = 1 + rng.below(31) as u32;
     let fragments = (most / size).min(valid + 1);
     let (loose, f) = (fragments * size, fragments * (16_002 / size));
@@ -62,11 +62,11 @@ fn candidate(rng: &mut device::Rng, seg: SegNo, now: u64, shape: Shape) -> Candi
 
 type Chooses = fn(&Index, &Memory, &mut device::Rng) -> (Option<Choice>, Memory);
 
-/// A choice that is measured.
+/// A choice to measure.
 pub struct Chosen {
-    /// Of what, by which policy.
+    /// Its purpose and policy.
     pub name: &'static str,
-    /// Asks for the order of ages.
+    /// Uses the order of ages.
     by_age: bool,
     choose: Chooses,
 }
@@ -77,7 +77,7 @@ fn moved(rng: &mut device::Rng) -> Moved {
     Moved { kind: LogType::WarmData, mtime: rng.below(YEAR) }
 }
 
-/// So many segments are free, fewer than the next use takes, and holes cost it a request at every fourth block.
+/// With `free` free segments, fewer than the next use takes; holes cost it a request at every fourth block.
 fn by_joules(view: &Index, memory: &Memory, power: Power, free: u32) -> (Option<Choice>, Memory) {
     let outlook = Outlook {
         free,
@@ -127,27 +127,27 @@ pub const CHOICES: [Chosen; 10] = [
     },
 ];
 
-/// What many choices took.
+/// Timings of many choices.
 #[derive(Debug)]
 pub struct Taken {
-    /// Each choice, the shortest first.
+    /// Each choice, shortest first.
     pub choices: Vec<Duration>,
-    /// Taking over what changed, of all choices.
+    /// Updating the index, for all choices.
     pub changing: Duration,
-    /// Choices that found something.
+    /// Choices that found a segment.
     pub found: usize,
 }
 
 impl Taken {
-    /// Microseconds of a choice.
+    /// Mean microseconds per choice.
     pub fn mean(&self) -> f64 {
         self.choices.iter().sum::<Duration>().as_secs_f64() * 1e6 / self.choices.len() as f64
     }
 }
 
-/// Makes so many choices on a volume of that shape.
+/// Makes `choices` choices on a volume in that state.
 pub fn time(of: &Chosen, shape: Shape, choices: u32) -> Taken {
-    // One of its own: an index keeps up every order that was ever asked for.
+    // A new index: an index maintains every order that was ever used.
     let mut rng = device::Rng::new(7);
     let mut index = Index::new(SEGMENTS, 1);
     let mut now = YEAR;
@@ -156,7 +156,7 @@ pub fn time(of: &Chosen, shape: Shape, choices: u32) -> Taken {
         let c = candidate(&mut rng, seg, now, shape);
         index.set(seg, Some(c));
     }
-    // The first choice after a mount sees every age for the first time.
+    // The first choice after a mount reads all ages for the first time.
     let mut memory = (of.choose)(&index, &Memory::at_mount(now, 0), &mut rng).1;
     let mut taken = Taken { choices: Vec::new(), changing: Duration::ZERO, found: 0 };
     for _ in 0..choices {
@@ -184,7 +184,7 @@ pub fn time(of: &Chosen, shape: Shape, choices: u32) -> Taken {
     taken
 }
 
-/// The rows: microseconds of a choice in the mean, over volumes of all shapes; the median of `passes` passes.
+/// The rows: mean microseconds per choice, over volumes in all states; the median of `passes` passes.
 pub fn all(passes: usize) -> Vec<Measured> {
     let one = |of: &Chosen| {
         let means: Vec<f64> = (0..passes.max(1))

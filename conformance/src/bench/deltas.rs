@@ -1,4 +1,4 @@
-//! What do deltas cost a machine, beside what they cost a device?
+//! What do deltas cost a machine, as opposed to a device?
 //!
 //! Everything on one thread, on a volume in memory, so that requests cost nothing. Left out: what they save (the lab's
 //! experiments named after MedFS).
@@ -21,12 +21,12 @@ use super::in_process::Measured;
 use super::{Outcome, Stopwatch, median};
 
 const PAGES: usize = 20_000;
-/// Bytes of a file that is overwritten.
+/// Bytes of the overwritten file.
 const FILE: u64 = 64 << 20;
 const OVERWRITES: u64 = 40_000;
-/// Pages from one fsync to the next.
+/// Pages per fsync.
 const TOGETHER: u64 = 8;
-/// Files that together have a gibibyte and 10,000 deltas.
+/// Number of files with one GiB and 10,000 deltas in total.
 const FILES: u64 = 100;
 const DELTAS_EACH: u64 = 100;
 
@@ -52,8 +52,8 @@ pub fn all(passes: usize) -> Outcome<Vec<Measured>> {
     Ok(rows)
 }
 
-/// Making deltas, and pages of them, checks included. Pages lie in the processor's cache, as those that a program has just
-/// written do.
+/// Creates deltas and reconstructs pages from them, including checks. Pages are in the processor's cache, as after a
+/// program has just written them.
 fn codecs() -> Vec<Measured> {
     let mut rng = Rng::new(1);
     let mut base: Box<Block> = Box::new([0; BLOCK]);
@@ -126,8 +126,8 @@ fn file(vol: &Volume, name: &str, bytes: u64, rng: &mut Rng) -> Outcome<vfs::Ino
     Ok(ino)
 }
 
-/// Pages that resemble nothing, some overwritten at random and synced: how fast with deltas, of what it is without. The two
-/// take turns, since the machine is not always as fast.
+/// Random overwrites of dissimilar pages with syncs: speed with deltas as a fraction of the speed without. The two
+/// alternate, since the machine's speed varies.
 fn overwrites() -> Outcome<Measured> {
     let sides = [true, false].map(|delta| -> Outcome<_> {
         let (_, vol) = volume(512, MountOptions { delta, ..MountOptions::default() })?;
@@ -193,7 +193,7 @@ fn growing(places: Places) -> Outcome<[Measured; 2]> {
     ])
 }
 
-/// Making a volume plain that has a gibibyte of files with 10,000 deltas.
+/// Converts a volume with one GiB of files and 10,000 deltas to plain F2FS.
 fn settling() -> Outcome<Measured> {
     let (memory, vol) = volume(2048, MountOptions::default())?;
     let mut rng = Rng::new(3);

@@ -1,7 +1,7 @@
-//! How fast does a tree become an image, and is it checked, beside the tools that others use?
+//! How fast is a tree made into an image, and the image checked, compared with other tools?
 //!
-//! A tree of small files in memory, its images there, too. Each tool makes its image and is done when it ends; what is compared
-//! is the median of the passes' ratios. A tool that is not there has no row.
+//! A tree of small files in memory, with its images in memory, too. Each tool makes its image and exits; the result is
+//! the median of the passes' ratios. A missing tool has no row.
 
 use std::fs;
 use std::path::Path;
@@ -15,9 +15,9 @@ use super::{Outcome, median};
 
 /// Files, in directories of a hundred.
 const FILES: u64 = 70_000;
-/// Bytes of a file are below this.
+/// Files are smaller than this many bytes.
 const BYTES: u64 = 12_000;
-/// Size of the images of the tools that do not choose one.
+/// Image size for tools that do not choose one.
 const SIZE: u64 = 2 << 30;
 
 fn tree(root: &Path) -> Outcome<u64> {
@@ -36,7 +36,7 @@ fn tree(root: &Path) -> Outcome<u64> {
     Ok(all)
 }
 
-/// Seconds that a command takes; `None`: it is not there.
+/// A command's run time in seconds; `None` if it is missing.
 #[allow(clippy::disallowed_methods, reason = "the machine's time is what is measured")]
 fn seconds(program: &str, args: &[&str]) -> Outcome<Option<f64>> {
     let begun = Instant::now();
@@ -49,10 +49,10 @@ fn seconds(program: &str, args: &[&str]) -> Outcome<Option<f64>> {
     }
 }
 
-/// All rows. The binary `joulefs` lies beside this one.
+/// All rows. The binary `joulefs` must be next to this one.
 ///
 /// # Errors
-/// If it does not, or a tool fails.
+/// If it is missing, or a tool fails.
 pub fn all(dir: &Path, passes: usize) -> Outcome<Vec<Measured>> {
     let joulefs = std::env::current_exe()?.with_file_name("joulefs");
     if !joulefs.exists() {
@@ -76,9 +76,9 @@ pub fn all(dir: &Path, passes: usize) -> Outcome<Vec<Measured>> {
         note(1, format.zip(fill).map(|(a, b)| a + b));
         sized(&ext4)?;
         note(2, seconds("mke2fs", &["-q", "-F", "-t", "ext4", "-d", &from, &ext4])?);
-        // Above a gibibyte, version 0.5.0 writes a superblock without room for its summaries.
+        // Above one GiB, version 0.5.0 writes a superblock without space for its summaries.
         note(5, seconds("fstool", &["create", "-t", "f2fs", "--size", "1000M", &from, "-o", &fstool])?);
-        // Both read what sload.f2fs made, or, without it, ours.
+        // Both check the image of sload.f2fs or, without it, ours.
         let checked = if fill.is_some() { &f2fs } else { &ours };
         note(3, seconds(joulefs, &["fsck", checked])?);
         note(4, seconds("fsck.f2fs", &["--dry-run", checked])?);
@@ -98,7 +98,7 @@ pub fn all(dir: &Path, passes: usize) -> Outcome<Vec<Measured>> {
     row(format!("`joulefs mkfs --from` of {FILES} files, {mb} MB"), took[0].clone(), "s", "");
     row("`mkfs.f2fs` and `sload.f2fs` take so many times as long".into(), ratio(&took[1], &took[0]), "x", "> 1");
     row("`mke2fs -d` takes so many times as long".into(), ratio(&took[2], &took[0]), "x", "> 1");
-    // No aim: it writes no summaries, and no checker takes its images (docs/images.md).
+    // No goal: it writes no summaries, and every checker rejects its images (docs/images.md).
     row("`fstool create -t f2fs` takes so many times as long".into(), ratio(&took[5], &took[0]), "x", "");
     row("`joulefs fsck` of the image that `sload.f2fs` filled".into(), took[3].clone(), "s", "");
     row("`fsck.f2fs` takes so many times as long".into(), ratio(&took[4], &took[3]), "x", "> 1");

@@ -11,31 +11,31 @@ use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, WriteFlags};
 
 use super::{Outcome, Stopwatch, median};
 
-/// One measurement, and what was aimed at.
+/// A measurement and its goal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
-    /// What.
+    /// What was measured.
     pub name: String,
     /// In [`unit`](Self::unit).
     pub value: f64,
     /// `op/s`, `GB/s`, `s`, `MB`.
     pub unit: &'static str,
-    /// What it should be at least, or at most.
+    /// The minimum or maximum to reach.
     pub aim: &'static str,
 }
 
 const TIB: u64 = 1 << 40;
 /// Bytes of the volume in memory.
 const VOLUME: u64 = 2 << 30;
-/// Bytes of the file that is written and read.
+/// Bytes of the file written and read.
 const FILE: u64 = 512 << 20;
 const CREATES: u64 = 200_000;
 const OVERWRITES: u64 = 400_000;
-/// Files on the large image, and in each of its directories.
+/// Files on the large image, and files per directory.
 const FILES: u64 = 1_000_000;
 const FILES_EACH: u64 = 10_000;
 
-/// Everything, each as the median of `passes` passes; the large image is made once, in `dir`, if wanted.
+/// Everything, each as the median of `passes` passes; the large image is made once, in `dir`, if given.
 ///
 /// # Errors
 /// The first operation that failed.
@@ -143,7 +143,7 @@ fn one_pass() -> Outcome<Vec<Measured>> {
     Ok(rows)
 }
 
-/// Makes a 1 TiB sparse image with a million files in `dir` and mounts it in a process of its own.
+/// Creates a 1 TiB sparse image with a million files in `dir` and mounts it in a separate process.
 fn large_image(dir: &Path) -> Outcome<Vec<Measured>> {
     let image = dir.join("large.img");
     let dev = FileDevice::create(&image, TIB)?;
@@ -179,7 +179,7 @@ fn large_image(dir: &Path) -> Outcome<Vec<Measured>> {
     ])
 }
 
-/// What the process of its own does: mounts, looks a few files up, prints seconds to mount and peak megabytes.
+/// The separate process: mounts, looks a few files up, prints seconds to mount and peak megabytes.
 ///
 /// # Errors
 /// If the image cannot be mounted or read.
@@ -200,10 +200,10 @@ pub fn mount_once(image: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// The most memory this process had at once.
+/// Peak memory of this process.
 ///
 /// # Errors
-/// If the host does not say.
+/// If the host does not report it.
 pub fn peak_megabytes() -> Outcome<f64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let peak: f64 = status

@@ -1,7 +1,7 @@
-//! How much memory does a phone's whole volume take, three fifths full, without and with the simulated
-//! flash under it?
+//! How much memory does a volume of a phone's size take if it is three fifths full, with and without the simulated
+//! flash?
 //!
-//! Each volume is aged by a process of its own, whose peak is what counts.
+//! Each volume is aged by a separate process, whose peak memory counts.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub fn all() -> Outcome<Vec<Measured>> {
     Ok(rows)
 }
 
-/// What the process of its own does: ages a volume and prints peak megabytes.
+/// The separate process: ages a volume and prints peak megabytes.
 ///
 /// # Errors
 /// If the volume cannot be aged, or is not as full as it should be.

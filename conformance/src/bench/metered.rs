@@ -1,7 +1,6 @@
-//! How many requests of 4 KB does the simulated flash serve in a second, with its translation layer and
-//! the meter on?
+//! How many requests of 4 KB per second does the simulated flash serve, with its translation layer and the meter on?
 //!
-//! The device is the phone's of 256 GiB; contents are left out, since it is the model that is measured.
+//! The device is the phone's of 256 GiB; contents are left out, since only the model is measured.
 
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ use super::in_process::Measured;
 use super::{Outcome, Stopwatch, median};
 
 const BLOCKS: u64 = 256 << 18;
-/// Blocks of the device's first gibibyte.
+/// Blocks in the device's first GiB.
 const NARROW: u64 = 1 << 18;
 const REQUESTS: u64 = 1_000_000;
 

@@ -1,5 +1,4 @@
-//! How long does a day of a phone's use take to simulate: file system, cleaning in the background,
-//! translation layer and meter?
+//! How long does simulating a day of a phone's use take: file system, background cleaning, translation layer and meter?
 
 use device::energy::profile::Profile;
 use f2fs::MountOptions;
@@ -13,7 +12,7 @@ use super::{Outcome, Stopwatch};
 
 const BLOCKS: u64 = 256 << 18;
 
-/// The row: hours of use simulated in a minute.
+/// The row: hours of use simulated per minute.
 ///
 /// # Errors
 /// If the volume cannot be made or used.
@@ -23,7 +22,7 @@ pub fn all() -> Outcome<Vec<Measured>> {
     let gc = Settings { policy: Policy::Fagc, ..Settings::default() };
     bench.format(1, MountOptions { gc, ..MountOptions::default() })?;
     let volume = bench.volume()?;
-    // The year's recipe without what was on the phone before, one day of it.
+    // One day of the year's recipe, without the phone's initial contents.
     let year = Recipe::chain("phone-year")?.pop().ok_or("no recipe phone-year")?;
     let day = year.days_of_use(1).ok_or("phone-year lives no day")?;
     let mut ager = Ager::new(&**volume, bench.clock(), 1).on_the_devices_time().with_cleaning();

@@ -1,4 +1,4 @@
-//! How are the numbers shown, and how do they compare?
+//! How are the numbers shown and compared?
 
 use std::fmt::Write as _;
 
@@ -6,30 +6,30 @@ use super::rows::Row;
 use super::sides::Side;
 use super::{in_process, median};
 
-/// Every row for every side that could be measured.
+/// Every row for every side that was measured.
 pub struct Comparison {
     /// The sides, in the order of the columns.
     pub sides: Vec<Side>,
     /// Row name, unit, and for each side the values of its passes.
     pub rows: Vec<(String, &'static str, Vec<Vec<f64>>)>,
-    /// For each of the rows and each side the processor time of the side's server, where there is one.
+    /// For each row and side, the CPU time of the side's server, if it has one.
     pub cpu: Vec<Vec<Vec<f64>>>,
 }
 
-/// Ours, and those beside which each of ours stands.
+/// Our sides; each is compared with the others.
 const OURS: [Side; 2] = [Side::JouleFs, Side::ScherlFs];
 const OTHERS: [Side; 2] = [Side::MemFs, Side::Fuse2Fs];
 
-/// Which columns are divided by which: each of ours by each of the others, of those that have a place.
+/// Which columns are divided by which: each of ours by each other side that was measured.
 fn ratios(at: impl Fn(Side) -> Option<usize>) -> Vec<(usize, usize)> {
     OURS.iter().flat_map(|ours| OTHERS.iter().filter_map(|other| at(*ours).zip(at(*other)))).collect()
 }
 
-/// What every row should reach, as a part of what the file system in memory does behind the same FUSE adapter.
+/// Goal of every row, as a fraction of the in-memory file system behind the same FUSE adapter.
 const AIM: f64 = 0.70;
 
-/// The median of the ratios of passes that followed one another: a machine that slows down for a while
-/// slows both. Of the medians, if a side missed a pass.
+/// The median of the ratios of consecutive passes: a slow period of the machine affects both. If a side missed a pass,
+/// the ratio of the medians.
 fn ratio(a: &[f64], b: &[f64]) -> f64 {
     if a.len() != b.len() {
         return median(a) / median(b);
@@ -38,7 +38,7 @@ fn ratio(a: &[f64], b: &[f64]) -> f64 {
 }
 
 impl Comparison {
-    /// From the passes of each side.
+    /// Combines the passes of each side.
     pub fn of(passes: &[(Side, Vec<Vec<Row>>)]) -> Self {
         let sides = passes.iter().map(|(side, _)| *side).collect();
         let names: Vec<(String, &'static str)> = passes
@@ -64,7 +64,7 @@ impl Comparison {
         Comparison { sides, rows, cpu }
     }
 
-    /// A Markdown table, readable as it is.
+    /// A Markdown table, readable as plain text.
     pub fn table(&self) -> String {
         let at = |side| self.sides.iter().position(|s| *s == side);
         let mut head = vec!["".to_owned(), "unit".to_owned()];
@@ -81,7 +81,7 @@ impl Comparison {
         aligned(&lines)
     }
 
-    /// What the servers' processes took of the processors, as a Markdown table.
+    /// CPU time of the server processes, as a Markdown table.
     pub fn cpu_table(&self) -> String {
         let served: Vec<usize> =
             (0..self.sides.len()).filter(|side| self.cpu.iter().any(|row| !row[*side].is_empty())).collect();
@@ -100,13 +100,13 @@ impl Comparison {
         aligned(&lines)
     }
 
-    /// The heads of the columns in which one side is divided by another.
+    /// The heads of the ratio columns.
     fn ratio_names(&self, ratios: &[(usize, usize)]) -> Vec<String> {
         let name = |side: usize| self.sides[side].name();
         ratios.iter().map(|(ours, other)| format!("{} / {}", name(*ours), name(*other))).collect()
     }
 
-    /// Which rows fall short of what they should be, in words.
+    /// The rows that miss their goal, as text.
     fn shortfalls(&self) -> String {
         OURS.iter().map(|ours| self.shortfalls_of(*ours)).collect()
     }
@@ -130,7 +130,7 @@ impl Comparison {
     }
 }
 
-/// A table of what was measured without FUSE.
+/// A table of the measurements without FUSE.
 pub fn in_process_table(rows: &[in_process::Measured]) -> String {
     let mut lines = vec![["", "measured", "unit", "aim"].map(String::from).to_vec()];
     for row in rows {
@@ -258,7 +258,7 @@ pub fn document(
     text
 }
 
-/// Which sources were measured, if these lie in a repository.
+/// The measured commit, if the sources are in a git repository.
 fn commit() -> String {
     let git = std::process::Command::new("git")
         .args(["-C", env!("CARGO_MANIFEST_DIR"), "describe", "--always", "--dirty"])
@@ -271,7 +271,7 @@ fn commit() -> String {
     }
 }
 
-/// What it ran on.
+/// The machine's description.
 fn machine() -> String {
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpu
@@ -280,7 +280,7 @@ fn machine() -> String {
         .map_or("an unnamed processor", |(_, name)| name.trim());
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    // The benches themselves keep about two processors busy.
+    // The benchmarks themselves use about two processors.
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load = load.split(' ').nth(1).unwrap_or("unknown");
     format!(

@@ -1,7 +1,7 @@
-//! What is done to the mounted file systems, and how fast was each?
+//! Which operations run on the mounted file systems, and how fast was each?
 //!
-//! All of them are mounted at once, and each row's work is cut in [`TURNS`] parts: the file systems take turns part by
-//! part, so that a machine which slows down for a second slows all of them.
+//! All file systems are mounted at the same time, and each row's work is split into [`TURNS`] parts that alternate
+//! between them, so that a slow second of the machine affects all of them.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -17,9 +17,9 @@ use super::{Outcome, Stopwatch};
 
 /// Parts of a row's work.
 const TURNS: u64 = 8;
-/// Bytes of the file that is read and written, all clients together.
+/// Bytes of the file read and written, all clients together.
 const FILE: u64 = 256 << 20;
-/// Files made, all clients together.
+/// Files created, all clients together.
 const FILES: u64 = 16_000;
 /// Random reads of 4 KiB, all clients together.
 const READS: u64 = 40_000;
@@ -31,19 +31,17 @@ const SYNCED: u64 = 20_000;
 /// One measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// What, and by how many clients.
+    /// Operation and number of clients.
     pub name: String,
     /// In [`unit`](Self::unit).
     pub value: f64,
     /// `MB/s` (millions of bytes) or `op/s`.
     pub unit: &'static str,
-    /// Microseconds of processor time that the server's process took for each operation, or for each million bytes;
-    /// none where the kernel is the server.
+    /// CPU microseconds of the server's process per operation, or per million bytes; none if the kernel is the server.
     pub cpu: Option<f64>,
 }
 
-/// Does everything once with all of them, with 1 client and with 4; a row for each thing done, in one list for each
-/// side.
+/// Runs everything on all of them, with 1 client and with 4; returns a list of rows for each side.
 ///
 /// # Errors
 /// The first system call that failed.
@@ -62,7 +60,7 @@ pub fn all(sides: &[Running]) -> Outcome<Vec<Vec<Row>>> {
             fs::remove_dir_all(dir)?;
         }
     }
-    // A row with one client beside that with four.
+    // Place the rows with one and with four clients next to each other.
     rows.iter_mut().for_each(|rows| rows.sort_by_key(|row| order(&row.name)));
     Ok(rows)
 }
@@ -85,7 +83,7 @@ fn order(name: &str) -> (usize, usize) {
     (kind, name.len())
 }
 
-/// Runs `work(client)` in one thread for each client, all from one start; seconds until the last is done.
+/// Runs `work(client)` in one thread per client, started together; returns the seconds until the last ends.
 fn timed(clients: u64, work: impl Fn(u64) -> io::Result<()> + Sync) -> io::Result<f64> {
     let start = Barrier::new(usize::try_from(clients).unwrap_or(1) + 1);
     std::thread::scope(|scope| {
@@ -107,14 +105,14 @@ fn timed(clients: u64, work: impl Fn(u64) -> io::Result<()> + Sync) -> io::Resul
     })
 }
 
-/// A buffer that direct I/O takes: 4 KiB at a multiple of 4 KiB.
+/// An aligned buffer for direct I/O: 4 KiB at a multiple of 4 KiB.
 fn with_aligned<T>(bytes: usize, f: impl FnOnce(&mut [u8]) -> io::Result<T>) -> io::Result<T> {
     let mut buffer = vec![0x5a; bytes + 4096];
     let skip = buffer.as_ptr().align_offset(4096).min(4096);
     f(&mut buffer[skip..skip + bytes])
 }
 
-/// One number of clients at work.
+/// A run with a number of clients.
 struct Bench<'a> {
     sides: &'a [(&'a Running, PathBuf)],
     clients: u64,
@@ -129,15 +127,15 @@ fn open(dir: &Path, client: u64) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).open(data_file(dir, client))
 }
 
-/// A file to read around the cache.
+/// Opens a file for reading with direct I/O.
 fn open_direct(dir: &Path, client: u64) -> io::Result<File> {
     let direct = rustix::fs::OFlags::DIRECT.bits().cast_signed();
     OpenOptions::new().read(true).custom_flags(direct).open(data_file(dir, client))
 }
 
 impl Bench<'_> {
-    /// Runs `work(directory, client, turn)` in turns, and notes a row for each side. `amount` is what all turns of all
-    /// clients do: operations, or bytes.
+    /// Runs `work(directory, client, turn)` in turns, and adds a row for each side. `amount` is the total over all
+    /// turns and clients: operations or bytes.
     fn in_turns(
         &mut self,
         kind: usize,
@@ -148,7 +146,7 @@ impl Bench<'_> {
         let clients = self.clients;
         let mut spent = vec![(0.0, Some(Duration::ZERO)); self.sides.len()];
         for turn in 0..TURNS {
-            // Who comes first changes: each follows each.
+            // The order rotates: each side is first in some turn.
             for i in 0..self.sides.len() {
                 let i = (i + turn as usize) % self.sides.len();
                 let ((side, dir), (seconds, cpu)) = (&self.sides[i], &mut spent[i]);
@@ -182,7 +180,7 @@ impl Bench<'_> {
             file.sync_all()
         })?;
         for ((_, dir), client) in self.sides.iter().flat_map(|side| (0..clients).map(move |client| (side, client))) {
-            // What was just written must come from the file system, not from the page cache.
+            // Reads must come from the file system, not from the page cache of the preceding write.
             rustix::fs::fadvise(open(dir, client)?, 0, None, rustix::fs::Advice::DontNeed)?;
         }
         self.in_turns(1, FILE, "MB/s", |dir, client, turn| {
@@ -197,7 +195,7 @@ impl Bench<'_> {
                 (0..READS / clients / TURNS).try_for_each(|_| file.read_exact_at(block, rng.below(pages) * 4096))
             })
         })?;
-        // Ends with an fsync: a write that is still in the page cache has not reached the file system.
+        // Ends with an fsync: data in the page cache has not reached the file system.
         self.in_turns(3, WRITES, "op/s", |dir, client, turn| {
             let file = open(dir, client)?;
             let mut rng = Rng::new(100 + client * TURNS + turn);

@@ -1,7 +1,6 @@
 //! Which file systems are compared, and how is each mounted and unmounted?
 //!
-//! Every image is a fresh one in the same file system; every server in user space is a process of its
-//! own, as it is in use.
+//! Every image is new and in the same host file system; every user-space server is a separate process, as in real use.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -16,14 +15,14 @@ use judges::memfs::MemFs;
 /// Bytes of every image.
 const IMAGE: u64 = 3 << 30;
 
-/// One of the compared.
+/// One of the compared file systems.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// Ours, F2FS.
+    /// JouleFS with F2FS.
     JouleFs,
-    /// Ours, ScherlFS.
+    /// JouleFS with ScherlFS.
     ScherlFs,
-    /// [`MemFs`] behind the same FUSE adapter: what FUSE leaves possible.
+    /// [`MemFs`] behind the same FUSE adapter: the limit that FUSE sets.
     MemFs,
     /// ext4 in user space, by e2fsprogs.
     Fuse2Fs,
@@ -35,7 +34,7 @@ impl Side {
     /// All, in the order of the columns.
     pub const ALL: [Side; 5] = [Side::JouleFs, Side::ScherlFs, Side::MemFs, Side::Fuse2Fs, Side::Ext4];
 
-    /// As the column is headed.
+    /// The column's head.
     pub fn name(self) -> &'static str {
         match self {
             Side::JouleFs => "JouleFS",
@@ -49,7 +48,7 @@ impl Side {
 
 /// A mounted side.
 pub struct Running {
-    /// Where it is mounted.
+    /// Its mount point.
     pub root: PathBuf,
     server: Option<Child>,
 }
@@ -68,8 +67,8 @@ fn is_mounted(root: &Path) -> bool {
     std::fs::read_to_string("/proc/self/mounts").is_ok_and(|m| m.contains(&shown))
 }
 
-/// An image of zeros whose every byte has its memory, in this machine and in the one it may be simulated on: a
-/// medium has its blocks before they are written, and none of the sides shall pay for finding them.
+/// An image of zeros with all its memory allocated, in this machine and in a host that may simulate it: real media have
+/// their blocks before they are written, and no side shall pay for the allocation.
 fn blank(image: &Path) -> Outcome<()> {
     use std::io::Write;
     let mut file = std::fs::File::options().write(true).create(true).truncate(false).open(image)?;
@@ -95,7 +94,7 @@ pub fn start(side: Side, dir: &Path) -> Outcome<Running> {
             let dev = FileDevice::open(&image, Access::ReadWrite)?;
             let options = f2fs::mkfs::Options { assume_zeroed: true, ..f2fs::mkfs::Options::modern() };
             f2fs::mkfs::format(&dev, &RealClock::new(), &options)?;
-            // The server wants it for itself.
+            // The server opens it itself.
             drop(dev);
             Some(serve_from_another_process(&["serve-joulefs", at, place])?)
         }
@@ -106,7 +105,7 @@ pub fn start(side: Side, dir: &Path) -> Outcome<Running> {
         }
         Side::MemFs => Some(serve_from_another_process(&["serve-memfs", place])?),
         Side::Fuse2Fs | Side::Ext4 => {
-            // Tables are made now, not by a thread in the background of the measurement.
+            // Creates the tables now, not in a background thread during the measurement.
             let how = "nodiscard,lazy_itable_init=0,lazy_journal_init=0";
             run("mkfs.ext4", &["-q", "-F", "-E", how, at])?;
             if side == Side::Ext4 {
@@ -141,18 +140,18 @@ fn serve_from_another_process(args: &[&str]) -> Outcome<Child> {
 }
 
 impl Running {
-    /// Processor time that the server's process took until now, in user and kernel mode. None if the kernel is the
-    /// server, or does not tell.
+    /// CPU time of the server's process so far, user and kernel mode. None if the kernel is the server, or does not
+    /// report it.
     pub fn server_cpu(&self) -> Option<Duration> {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.server.as_ref()?.id())).ok()?;
         tasks.flatten().try_fold(Duration::ZERO, |sum, task| {
-            // Nanoseconds on a processor, nanoseconds in a queue, turns.
+            // Nanoseconds on a processor, nanoseconds in a run queue, time slices.
             let told = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
             Some(sum + Duration::from_nanos(told.split(' ').next()?.parse().ok()?))
         })
     }
 
-    /// Unmounts, and waits until the server has written its last.
+    /// Unmounts and waits until the server has written everything.
     ///
     /// # Errors
     /// If it cannot be unmounted, or its server fails.
@@ -170,7 +169,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Only after a failure: leave neither a mount nor a server behind.
+        // After a failure: leave neither a mount nor a server behind.
         if let Some(server) = &mut self.server {
             let _ = Command::new("umount").arg("-l").arg(&self.root).status();
             let _ = server.kill();
@@ -181,7 +180,7 @@ impl Drop for Running {
     }
 }
 
-/// What the server processes do.
+/// Runs a server process.
 ///
 /// # Errors
 /// If the image cannot be mounted.

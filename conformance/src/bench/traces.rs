@@ -1,8 +1,8 @@
-//! How fast are recordings of others read, and replayed on the simulated flash?
+//! How fast are external recordings read, and replayed on the simulated flash?
 //!
-//! What is read is in memory: recordings made by the real tools (`trace/fixtures`), over and over again (those of
-//! several processors, whose events are put in order, each time later), and text generated here where a format is only
-//! lines. Reading is parsing, to events nobody looks at.
+//! The input is in memory: recordings made by the real tools (`trace/fixtures`), repeated (those of several processors,
+//! whose events are merged by time, shifted in time at each repetition), and generated text for line-based formats.
+//! Reading means parsing to events, which are dropped.
 
 use std::fmt::Write as _;
 use std::io::{Cursor, Read};
@@ -20,18 +20,18 @@ use super::in_process::Measured;
 use super::{Outcome, Stopwatch, median};
 use crate::recordings;
 
-/// Bytes of text or records that are read.
+/// Bytes of input.
 const BYTES: usize = 256 << 20;
 /// Requests that are replayed.
 const REQUESTS: u64 = 2_000_000;
 
-/// The row of what is read in several places at once: of a file, not of a copy that is made of what comes in order.
+/// The row for a format read at several positions: from a file, not from a copy of a stream.
 const TRACE_DAT: &str = "trace.dat's block events read";
 
 const TEXT: &str = "≥ 200";
 const BINARY: &str = "≥ 1,000";
 
-/// A recording of the real tools, unpacked.
+/// A recording of the real tools, decompressed.
 fn fixture(name: &str) -> Outcome<Vec<u8>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../trace/fixtures").join(name);
     let mut input = Input::open(&path)?;
@@ -40,12 +40,12 @@ fn fixture(name: &str) -> Outcome<Vec<u8>> {
     Ok(bytes)
 }
 
-/// One after the other until it is long enough.
+/// Repeats the input until it is long enough.
 fn repeated(once: &[u8]) -> Vec<u8> {
     once.repeat(BYTES.div_ceil(once.len().max(1)))
 }
 
-/// One after the other, each a second later, until it is long enough.
+/// Repeats the input, each time a second later, until it is long enough.
 fn later<R: Read>(once: Vec<u8>, copies: impl Fn(Vec<u8>, u64, u64) -> R) -> Outcome<Vec<u8>> {
     let (mut bytes, times) = (Vec::new(), BYTES.div_ceil(once.len().max(1)) as u64);
     copies(once, times, 1_000_000_000).read_to_end(&mut bytes)?;
@@ -62,13 +62,13 @@ fn mobile() -> Vec<u8> {
         let (kind, sector, sectors) = (if rng.chance(1, 5) { 'R' } else { 'W' }, rng.below(1 << 28), 8 << rng.below(4));
         let (seconds, rest) = (micros / 1_000_000, micros % 1_000_000);
         let pid = rng.below(30_000);
-        // OK to ignore: a string takes everything.
+        // OK to ignore: writing to a string does not fail.
         let _ = writeln!(text, "kworker/u16:{}-{pid},8388608,{kind},{sector},{sectors},{seconds}.{rest:06}", pid % 5);
     }
     text.into_bytes()
 }
 
-/// Lines of a trace of Microsoft Research, of so many requests of 4 KB within a gibibyte, `apart` times 100 ns apart.
+/// Lines of a Microsoft Research trace: `requests` requests of 4 KB within one GiB, `apart` times 100 ns apart.
 fn server(requests: u64, apart: u64) -> Vec<u8> {
     let mut rng = Rng::new(2);
     let mut text = String::new();
@@ -80,7 +80,7 @@ fn server(requests: u64, apart: u64) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// A directory in memory, if there is one.
+/// A directory in memory, if possible.
 fn memory() -> std::io::Result<tempfile::TempDir> {
     let mut builder = tempfile::Builder::new();
     builder.prefix("joulefs-bench-");
@@ -91,7 +91,7 @@ fn opened(bytes: Vec<u8>) -> Result<Opened, TraceError> {
     open_input(Input::new(Path::new("recording"), Cursor::new(bytes))?)
 }
 
-/// Reads to the end; how many records there were.
+/// Reads to the end; returns the number of records.
 fn read(opened: Opened) -> Result<u64, TraceError> {
     let mut records = 0;
     match opened {

@@ -1,4 +1,4 @@
-//! Measures JouleFS beside other file systems (see `conformance::bench`) and writes `docs/benchmarks.md`.
+//! Measures JouleFS and other file systems (see `conformance::bench`) and writes `docs/benchmarks.md`.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -129,7 +129,7 @@ fn compare(dir: &Path, passes: usize) -> Outcome<Comparison> {
                     sides.push(side);
                     running.push(mounted);
                 }
-                // Loop devices and fuse2fs are not everywhere; without ourselves there is nothing to tell.
+                // Loop devices and fuse2fs are not available everywhere; only JouleFS is required.
                 Err(e) if side != Side::JouleFs => eprintln!("{}: {e}", side.name()),
                 Err(e) => return Err(format!("{}: {e}", side.name()).into()),
             }

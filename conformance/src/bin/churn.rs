@@ -1,5 +1,4 @@
-//! Wears a directory: one round that others can follow, or without end until the power goes.
-//! See `judges::churn`.
+//! Changes a directory: one reproducible round, or endlessly until power fails. See `judges::churn`.
 
 use std::path::Path;
 use std::process::ExitCode;

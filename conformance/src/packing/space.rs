@@ -1,7 +1,7 @@
-//! How does the free space of a volume lie, by its segment table?
+//! How is the free space of a volume laid out, by its segment table?
 //!
-//! In free segments, and in the runs of free blocks of those in use. Runs shorter than 128 KiB are fragments, and have a
-//! factor f (FAGC TACO'23, section 5.1). Read by one reader whoever cleaned.
+//! In free segments, and in the runs of free blocks in used segments. Runs shorter than 128 KiB are fragments and have
+//! a factor f (FAGC TACO'23, section 5.1). The same code reads both sides.
 
 use std::iter::Sum;
 use std::ops::Add;
@@ -18,13 +18,13 @@ use judges::oracle::victims::Segment;
 pub struct Space {
     /// Segments without a valid block.
     pub free: u64,
-    /// Free blocks of the others.
+    /// Free blocks in the other segments.
     pub inside: u64,
-    /// The fragments among these: how many.
+    /// Number of fragments among these.
     pub fragments: u64,
     /// Blocks in them.
     pub loose: u64,
-    /// Their f, summed.
+    /// The sum of their factors f.
     pub factor: u64,
 }
 
@@ -60,21 +60,21 @@ impl Space {
         Space { free: 0, inside, fragments, loose: of.loose.into(), factor: of.factor.value().into() }
     }
 
-    /// The space on a volume as of its last checkpoint.
+    /// The space on a volume at its last checkpoint.
     ///
     /// # Errors
-    /// The device's; in words, what keeps the table from being read.
+    /// Device errors; or, as text, why the table cannot be read.
     pub fn on(device: &dyn BlockDevice) -> Result<Space, PackingError> {
         Ok(segments(device)?.iter().map(Space::in_segment).sum())
     }
 
-    /// Mebibytes in fragments.
+    /// MiB in fragments.
     pub fn loose_mib(&self) -> f64 {
         self.loose as f64 * BLOCK as f64 / f64::from(1 << 20)
     }
 }
 
-/// The segment table of a volume as of its last checkpoint.
+/// The segment table of a volume at its last checkpoint.
 ///
 /// # Errors
 /// As [`Space::on`].

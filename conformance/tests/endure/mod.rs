@@ -1,5 +1,5 @@
-//! An image is used in every way there is: there must be an answer, soon, and no panic.
-// Each test program uses its part.
+//! Uses an image in every way: there must be an answer, soon, without a panic.
+// Each test program uses only part of it.
 #![allow(dead_code)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,12 +13,12 @@ use f2fs::{MountOptions, Volume};
 use judges::damage::clock;
 use vfs::{Caller, FileKind, FileSystem, Flow, Ino, NewNode, RenameFlags, WriteFlags, XattrFlags};
 
-/// Entries a walk looks at: more than the volume has, fewer than a cycle of directories offers.
+/// Maximum entries of a walk: more than the volume has, fewer than a cycle of directories has.
 const WALK: usize = 1000;
-/// A case that takes longer is endless.
+/// A case that takes longer counts as endless.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Takes no write, and remembers that one was tried.
+/// Refuses writes, and remembers that one was tried.
 struct Sealed {
     below: Memory,
     touched: AtomicBool,
@@ -90,7 +90,7 @@ fn walk(vol: &Volume) {
     }
 }
 
-/// Changes of every kind. Each may fail; the next is tried all the same.
+/// Tries changes of every kind. A failure does not stop the next.
 pub fn change(vol: &Volume) {
     let (root, me) = (vol.root(), Caller::default());
     let new = NewNode { kind: FileKind::Regular, perm: 0o644, umask: 0, rdev: Default::default() };
@@ -117,7 +117,7 @@ pub fn change(vol: &Volume) {
     let _ = vol.unmount();
 }
 
-/// Does everything with a damaged image. True if it could be mounted for writing.
+/// Does everything with a damaged image. Returns whether it could be mounted for writing.
 pub fn endure(image: &Memory) -> bool {
     let sealed = Arc::new(Sealed { below: image.fork(), touched: AtomicBool::new(false) });
     let options = MountOptions { read_only: true, ..MountOptions::default() };
@@ -134,7 +134,7 @@ pub fn endure(image: &Memory) -> bool {
     writable.is_ok()
 }
 
-/// Runs a case: what it gives; `Err` has the panic's message.
+/// Runs a case and returns its result; `Err` has the panic's message.
 pub fn case<T>(image: &Memory, judge: impl Fn(&Memory) -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(|| judge(image))).map_err(|p| {
         let text = p.downcast_ref::<String>().map(String::as_str);
@@ -142,8 +142,8 @@ pub fn case<T>(image: &Memory, judge: impl Fn(&Memory) -> T) -> Result<T, String
     })
 }
 
-/// Runs `judge` on `cases` of `make` in a thread of their own, watched. How many it says yes to, and the
-/// names and messages of those that failed.
+/// Runs `judge` on `cases` of `make` in a separate thread with a watchdog. Returns the number accepted, and the names
+/// and messages of those that failed.
 pub fn watched<F, J>(cases: Vec<u64>, make: F, judge: J) -> (usize, Vec<String>)
 where
     F: Fn(u64) -> (Memory, String) + Send + 'static,
@@ -177,7 +177,7 @@ where
     }
 }
 
-/// Gives the number of cases the judge said yes to.
+/// Returns the number of accepted cases.
 pub fn all_end_well((said, failed): (usize, Vec<String>)) -> usize {
     assert!(failed.is_empty(), "{} cases failed:\n{}", failed.len(), failed.join("\n"));
     said

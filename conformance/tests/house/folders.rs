@@ -1,9 +1,9 @@
-//! Which folders of a crate use which others, where most of its code is methods of one type?
+//! Which folders of a crate use which others, if most of its code is methods of one type?
 //!
-//! Imports alone do not show it: methods of that type are called without one. So a call of such a method, on `self` or
-//! `vol`, counts as naming the file that defines it, and that of a field as naming those that define the field's type.
-//! What only tests use does not count, nor does a name that a file only passes on (`pub use`). Left out: fields whose types
-//! are of other crates, and which uses are allowed.
+//! Imports do not show it: methods of that type are called without one. So a call of such a method, on `self` or `vol`,
+//! counts as a use of the file that defines it, and an access to a field as a use of the files that define the field's
+//! type. Uses in tests and re-exports (`pub use`) do not count. Left out: fields with types of other crates, and which
+//! uses are allowed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,8 +13,8 @@ use syn::{Expr, Item, Member, Type, UseTree};
 
 use super::imports::{Name, Sources, is_of_tests};
 
-/// Folders of a crate by their names, the lowest first, each with the modules in it. A module inside another of them
-/// belongs where it is named itself.
+/// Names of a crate's folders, lowest first, each with its modules. A module inside another one may be listed
+/// separately.
 pub type Folders = Vec<(String, Vec<String>)>;
 
 /// One file's use of another.
@@ -25,10 +25,10 @@ pub struct Use {
     pub what: What,
 }
 
-/// What a file uses of another.
+/// What a file uses of another file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum What {
-    /// Something that it imports.
+    /// An imported item.
     Import,
     /// A method of the central type.
     Method(String),
@@ -37,7 +37,7 @@ pub enum What {
 }
 
 impl Use {
-    /// For a person.
+    /// Description for messages.
     pub fn text(&self) -> String {
         let (from, to) = (self.from.join("::"), self.to.join("::"));
         match &self.what {
@@ -73,7 +73,7 @@ pub fn uses(sources: &Sources, central: &str) -> BTreeSet<Use> {
     all
 }
 
-/// The folder that a module lies in, as its place in the order; none for a module that is not listed.
+/// The index of a module's folder in the order; none for a module that is not listed.
 pub fn folder(folders: &Folders, module: &Name) -> Option<usize> {
     let path = module.join("::");
     let lies_in =
@@ -82,7 +82,7 @@ pub fn folder(folders: &Folders, module: &Name) -> Option<usize> {
     listed.filter(|(_, m)| lies_in(m)).max_by_key(|(_, m)| m.len()).map(|(n, _)| n)
 }
 
-/// The uses that lead from a folder to a higher one.
+/// The uses of a higher folder by a lower one.
 pub fn upward<'a>(uses: &'a BTreeSet<Use>, folders: &Folders) -> Vec<&'a Use> {
     let is_upward = |u: &&Use| match (folder(folders, &u.from), folder(folders, &u.to)) {
         (Some(from), Some(to)) => from < to,
@@ -91,7 +91,7 @@ pub fn upward<'a>(uses: &'a BTreeSet<Use>, folders: &Folders) -> Vec<&'a Use> {
     uses.iter().filter(is_upward).collect()
 }
 
-/// The methods that a type has by itself, not by a trait.
+/// A type's inherent methods.
 fn methods<'a>(items: &'a [Item], central: &'a str) -> impl Iterator<Item = String> + 'a {
     let of_central = move |item: &'a Item| match item {
         Item::Impl(i) if i.trait_.is_none() && is(&i.self_ty, central) && !is_of_tests(&i.attrs) => Some(&i.items),
@@ -103,7 +103,7 @@ fn methods<'a>(items: &'a [Item], central: &'a str) -> impl Iterator<Item = Stri
     })
 }
 
-/// The fields of a type, each with the modules that its type is made of.
+/// A type's fields, each with the modules that define its type.
 fn fields<'a>(items: &'a [Item], central: &'a str) -> impl Iterator<Item = (String, BTreeSet<Name>)> + 'a {
     let mut brought = BTreeMap::new();
     for item in items {
@@ -122,7 +122,7 @@ fn fields<'a>(items: &'a [Item], central: &'a str) -> impl Iterator<Item = (Stri
     })
 }
 
-/// Notes from which modules of this crate the names of a `use` come.
+/// Records the modules of this crate from which a `use` imports names.
 fn take_use(before: &mut Name, tree: &UseTree, brought: &mut BTreeMap<String, Name>) {
     match tree {
         UseTree::Path(path) => {
@@ -138,7 +138,7 @@ fn take_use(before: &mut Name, tree: &UseTree, brought: &mut BTreeMap<String, Na
     }
 }
 
-/// The modules of this crate that a type is made of.
+/// The modules of this crate that a type's definition refers to.
 struct Types<'a> {
     brought: &'a BTreeMap<String, Name>,
     found: BTreeSet<Name>,
@@ -160,7 +160,7 @@ fn is(ty: &Type, name: &str) -> bool {
     matches!(ty, Type::Path(path) if path.path.segments.last().is_some_and(|s| s.ident == name))
 }
 
-/// What a file uses of the central type.
+/// A file's uses of the central type.
 struct Seen<'a> {
     central: &'a str,
     /// `self` is of the central type.
@@ -176,7 +176,7 @@ impl Seen<'_> {
         let Expr::Path(on) = on else { return false };
         on.path.get_ident().is_some_and(|on| self.is_central(&on.to_string()))
     }
-    /// What a macro is given.
+    /// The tokens of a macro call.
     fn take_tokens(&mut self, tokens: TokenStream) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         for (n, three) in tokens.windows(3).enumerate() {

@@ -1,8 +1,8 @@
-//! Which module of a crate names things of which other?
+//! Which module of a crate refers to which others?
 //!
-//! A module is a file. Read as Rust, so that comments and strings do not count; what only tests name does not either.
-//! A name that a module merely passes on (`pub use`) counts for the module it comes from. Left out on purpose: which
-//! of it is allowed.
+//! A module is a file. Files are parsed as Rust, so comments and strings do not count; references in tests do not count
+//! either. A re-exported name (`pub use`) counts for the module that defines it. Left out on purpose: which references
+//! are allowed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,7 +12,7 @@ use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 use syn::{Attribute, File, Item, UseTree, Visibility};
 
-/// A module, or something in it: the names from the crate's root on.
+/// A module, or an item in it: the path from the crate's root.
 pub type Name = Vec<String>;
 
 /// The files of a crate by module.
@@ -23,7 +23,7 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// From the crate's root file on.
+    /// Reads the files, from the crate's root file on.
     pub fn read(root: &Path) -> Sources {
         let mut sources = Sources::default();
         sources.take(root, Vec::new(), true);
@@ -65,19 +65,19 @@ impl Sources {
     pub fn files(&self) -> &BTreeMap<Name, File> {
         &self.files
     }
-    /// How many modules there are.
+    /// The number of modules.
     pub fn len(&self) -> usize {
         self.files.len()
     }
 
-    /// Which modules each module names, beside those it lies in.
+    /// The modules that each module refers to, without its own ancestors.
     pub fn imports(&self) -> BTreeMap<Name, BTreeSet<Name>> {
         let mut all = self.named(true);
         all.iter_mut().for_each(|(name, others)| others.retain(|other| !name.starts_with(other)));
         all
     }
-    /// Which modules each module names, those it lies in and itself among them. What a module only passes on (`pub use`)
-    /// counts if `passed_on`.
+    /// The modules that each module refers to, including its ancestors and itself. Re-exports (`pub use`) count if
+    /// `passed_on`.
     pub fn named(&self, passed_on: bool) -> BTreeMap<Name, BTreeSet<Name>> {
         let mut brought = Brought::default();
         for (name, file) in &self.files {
@@ -94,7 +94,7 @@ impl Sources {
         });
         edges.collect()
     }
-    /// The module that something is defined in.
+    /// The module that defines an item.
     fn module_of(&self, name: &[String], brought: &Brought, depth: usize) -> Name {
         let within = (0..=name.len()).rev().find(|&n| self.files.contains_key(&name[..n])).unwrap_or(0);
         let (module, rest) = name.split_at(within);
@@ -129,18 +129,18 @@ pub fn circles(imports: &BTreeMap<Name, BTreeSet<Name>>) -> Vec<BTreeSet<Name>> 
     all.into_iter().collect()
 }
 
-/// What each module brings into its scope: by module and short name, where it comes from.
+/// The names that each module imports: by module and short name, the definition's path.
 type Brought = BTreeMap<Name, BTreeMap<String, Name>>;
 
-/// What a module names.
+/// A module's references.
 struct Seen<'a> {
-    /// Where the reader stands, which may be a module inside the file.
+    /// The current module, which may be inside the file.
     at: Name,
     sources: &'a Sources,
     brought: &'a mut Brought,
-    /// Only notes what is brought into scope.
+    /// Only collects imports.
     collecting: bool,
-    /// Counts what the module only passes on.
+    /// Counts re-exports.
     passed_on: bool,
     named: BTreeSet<Name>,
 }
@@ -149,7 +149,7 @@ impl<'a> Seen<'a> {
     fn new(name: &Name, sources: &'a Sources, brought: &'a mut Brought) -> Self {
         Seen { at: name.clone(), sources, brought, collecting: false, passed_on: true, named: BTreeSet::new() }
     }
-    /// Where a path leads, if it leads to something of this crate.
+    /// The target of a path, if it is in this crate.
     fn absolute(&self, path: &[String]) -> Option<Name> {
         let mut at = match path.first()?.as_str() {
             "crate" => Vec::new(),
@@ -203,7 +203,7 @@ impl<'a> Seen<'a> {
             _ => self.name(&path),
         }
     }
-    /// Paths in what a macro is given, or made of.
+    /// Paths in the arguments or the body of a macro.
     fn take_tokens(&mut self, tokens: TokenStream) {
         let mut path = Name::new();
         let mut colons = 0;
@@ -275,7 +275,7 @@ impl<'ast> Visit<'ast> for Seen<'_> {
         self.take_tokens(call.tokens.clone());
         visit::visit_macro(self, call);
     }
-    // Where something may be seen from is no use of it.
+    // A visibility is not a use.
     fn visit_visibility(&mut self, _: &'ast Visibility) {}
     fn visit_attribute(&mut self, _: &'ast Attribute) {}
 }

@@ -1,7 +1,6 @@
-//! The house stands as ARCHITECTURE.md draws it: a crate knows only crates below it, and no crate has a circle of
-//! modules that import each other. A module may name what the module it lies in holds: it is a part of it.
-//! The folders of `f2fs` have an order, and none uses one above it.
-//! And no test lies where cargo does not run it.
+//! The code keeps the structure in ARCHITECTURE.md: a crate depends only on crates below it, and no crate has a cycle
+//! of modules that import each other. A module may use its parent module's items: it is a part of it. The folders of
+//! `f2fs` are ordered, and none uses a higher one. And cargo runs all tests.
 
 mod folders;
 mod imports;
@@ -22,7 +21,7 @@ fn manifest(path: &Path) -> toml::Table {
     fs::read_to_string(path).unwrap().parse().unwrap()
 }
 
-/// The crates of the project, by room; each with the crates its product (not its tests) is built from.
+/// The project's crates, by directory, each with the crates that its product (not its tests) is built from.
 fn rooms() -> BTreeMap<String, BTreeSet<String>> {
     let members = manifest(&root().join("Cargo.toml"))["workspace"]["members"].as_array().unwrap().clone();
     let members: Vec<String> = members.iter().map(|m| m.as_str().unwrap().to_owned()).collect();
@@ -30,7 +29,7 @@ fn rooms() -> BTreeMap<String, BTreeSet<String>> {
         let manifest = manifest(&root().join(member).join("Cargo.toml"));
         let tables = ["dependencies", "build-dependencies"].into_iter().filter_map(|t| manifest.get(t)?.as_table());
         let named = tables.flat_map(|table| table.keys());
-        // A crate inside another's directory is named by both: scherlfs-format is scherlfs/format.
+        // A crate inside another's directory has both in its name: scherlfs-format is scherlfs/format.
         let is = |name: &str, member: &str| name.strip_prefix("joulefs-").unwrap_or(name) == member.replace('/', "-");
         let room = |name: &str| members.iter().find(|m| is(name, m)).cloned();
         (member.clone(), named.filter_map(|name| room(name)).collect())
@@ -38,7 +37,7 @@ fn rooms() -> BTreeMap<String, BTreeSet<String>> {
     members.iter().map(known).collect()
 }
 
-/// The storeys that ARCHITECTURE.md draws, the highest first.
+/// The layers drawn in ARCHITECTURE.md, highest first.
 fn storeys(text: &str, rooms: &BTreeMap<String, BTreeSet<String>>) -> Vec<Vec<String>> {
     let (_, drawn) = text.split_once("## The rooms").expect("ARCHITECTURE.md has a section on rooms");
     let lines = drawn.lines().skip_while(|line| !line.starts_with("    ")).take_while(|line| line.starts_with("    "));
@@ -47,7 +46,7 @@ fn storeys(text: &str, rooms: &BTreeMap<String, BTreeSet<String>>) -> Vec<Vec<St
     lines.map(names).collect()
 }
 
-/// What breaks the rule: a crate that knows one of its own storey or above, or that is not drawn.
+/// Violations: a crate that depends on one of its own layer or above, or that is not drawn.
 fn out_of_place(rooms: &BTreeMap<String, BTreeSet<String>>, storeys: &[Vec<String>]) -> Vec<String> {
     let storey = |room: &String| storeys.iter().position(|s| s.contains(room));
     let mut wrong = Vec::new();
@@ -62,7 +61,7 @@ fn out_of_place(rooms: &BTreeMap<String, BTreeSet<String>>, storeys: &[Vec<Strin
     wrong
 }
 
-/// The circles of a crate, each with the imports that make it.
+/// A crate's cycles, each with the imports that form it.
 fn described(imports: &BTreeMap<Name, BTreeSet<Name>>) -> Vec<String> {
     let shown = |name: &Name| if name.is_empty() { "crate".to_owned() } else { name.join("::") };
     let of_circle = |circle: BTreeSet<Name>| {
@@ -97,7 +96,7 @@ fn no_crate_has_a_circle_of_modules() {
     assert!(found.is_empty(), "\n{}", found.join("\n"));
 }
 
-/// The folders that a README lists, the lowest first: rows of a name, what it holds, and modules.
+/// The folders that a README lists, lowest first: rows of a name, contents, and modules.
 fn folders(text: &str) -> Folders {
     let (_, listed) = text.split_once("\n## Folders\n").expect("the README has a section on folders");
     let rows = listed.lines().skip_while(|l| !l.starts_with("|---")).skip(1).take_while(|l| l.starts_with('|'));
@@ -123,7 +122,8 @@ fn no_folder_of_f2fs_uses_one_above_it() {
     assert!(astray.is_empty(), "belong to no folder: {astray:?}");
     let uses = uses(&sources, "Volume");
     assert!(uses.iter().filter(|u| u.what != What::Import).count() > 600);
-    // Each names the volume's type, which holds the state of all; and begins a change by what makes room everywhere.
+    // Every folder may use the volume's type, which holds all state, and `volume::begin`, which makes space before a
+    // change.
     let volume = |name: &Name| name.join("::") == "volume";
     let of_type = |u: &Use| u.what == What::Import && (volume(&u.from) || volume(&u.to));
     let begins = |u: &Use| u.to.join("::") == "volume::begin";
@@ -163,7 +163,7 @@ fn a_circle_is_found_however_it_is_written() {
         found(&[lib, a, ("b", "pub struct B; fn f() { println!(\"{}\", crate::a::A) }"), ("c", "")]),
         ["a", "b"]
     );
-    // Through the name that the root passes on, and through a module's.
+    // Through a re-export of the root, and through a module's.
     assert_eq!(found(&[("", "mod a; mod b; pub use a::A;"), a, ("b", "pub struct B; impl crate::A {}")]), ["a", "b"]);
     assert_eq!(
         found(&[lib, ("a", "use crate::b; fn f(_: b::B) {}"), ("b", "mod inner { use super::super::a; }")]),
@@ -212,7 +212,7 @@ fn a_crate_that_knows_one_above_it_or_is_not_drawn_is_found() {
     assert_eq!(out_of_place(&upside_down, &storeys), ["floor knows roof", "shed is not drawn", "wall knows wall"]);
 }
 
-/// What leads upward in a crate of the folders `low` and `high`, where `Volume` is the type that has the methods.
+/// The upward uses in a crate of the folders `low` and `high`, where `Volume` is the type with the methods.
 fn astray(low: &str, high: &str) -> Vec<String> {
     let readme = "# House\n\n## Folders\n\nUp.\n\n| folder | holds | modules |\n|---|---|---|\n\
                   | low | all | `volume`, `low` |\n| high | rest | `high` |\n\nEnd.\n";

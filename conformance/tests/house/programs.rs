@@ -1,7 +1,7 @@
-//! Which files of tests does cargo run?
+//! Which test files does cargo run?
 //!
-//! A crate with many names one program, and each file is a module of it; a file that no program has would never run, and
-//! nobody would be told. Left out on purpose: whether a test can fail.
+//! In a crate with one test program, each file is a module of it; a file outside of every program would never run,
+//! without a message. Left out on purpose: whether a test can fail.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::imports::Sources;
 
-/// The test programs of the crate in a directory, by their root files.
+/// The test programs of a crate, by their root files.
 fn programs(room: &Path, manifest: &toml::Table) -> Vec<PathBuf> {
     let tests = room.join("tests");
     let of_name = |name: &str| {
@@ -44,7 +44,7 @@ fn below(dir: &Path, all: &mut BTreeSet<PathBuf>) {
     }
 }
 
-/// How many files of tests the crate in a directory has, and those that are in no program.
+/// The number of test files in a crate, and those in no program.
 pub fn forgotten(room: &Path) -> (usize, Vec<PathBuf>) {
     let manifest = fs::read_to_string(room.join("Cargo.toml")).unwrap().parse().unwrap();
     let mut files = BTreeSet::new();
@@ -54,7 +54,7 @@ pub fn forgotten(room: &Path) -> (usize, Vec<PathBuf>) {
     (files.len(), files.difference(&run).cloned().collect())
 }
 
-/// The libraries and programs of the crate in a directory whose own files have tests that cargo is told not to run.
+/// The libraries and programs of a crate whose files contain tests that cargo does not run.
 pub fn untested(room: &Path) -> Vec<String> {
     let manifest: toml::Table = fs::read_to_string(room.join("Cargo.toml")).unwrap().parse().unwrap();
     let tables = |key: &str| -> Vec<toml::Value> {
@@ -71,7 +71,7 @@ pub fn untested(room: &Path) -> Vec<String> {
         let sources = Sources::read(&room.join(path));
         let has_tests = |path: &PathBuf| {
             let text = fs::read_to_string(path).unwrap();
-            // The second may have them in a file of its own.
+            // The second may be in a separate file.
             ["#[test]", "cfg(test)"].iter().any(|mark| text.contains(mark))
         };
         if target.get("test") == Some(&false.into()) && sources.paths().iter().any(has_tests) {

@@ -1,4 +1,4 @@
-//! What the patched kernel chooses, f and all, is what crate `victim` chooses from the same state.
+//! From the same state, the patched kernel and crate `victim` choose the same segments, with the same f.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +14,16 @@ use crate::kernel_victims::situation::{Certain, Scene, Situation, situation};
 /// Less than a tenth of it is free.
 const FULL: Image = Image { mib: 512, per_section: 1, percent: 88, seed: 5, life: Life::Worn { rounds: 24 } };
 
-/// How the choices of a recording compare.
+/// Result of comparing a recording's choices.
 #[derive(Debug, Default)]
 struct Compared {
-    /// By purpose and policy: chosen alike; refused alike.
+    /// By purpose and policy: equal choices; equal refusals.
     alike: BTreeMap<String, [usize; 2]>,
     left_out: BTreeMap<&'static str, usize>,
     wrong: Vec<String>,
 }
 
-/// Runs `script` on the image under the patched kernel and compares every search that enough is known of.
+/// Runs `script` on the image under the patched kernel and compares every search whose input is recorded.
 fn compared(image: Image, script: &str) -> Option<Compared> {
     let linux = patched()?;
     let work = tempfile::tempdir().expect("a directory");
@@ -34,7 +34,7 @@ fn compared(image: Image, script: &str) -> Option<Compared> {
     let compared = compare(&fixture);
     println!("{image:?}: {:?}; not compared: {:?}", compared.alike, compared.left_out);
     if !compared.wrong.is_empty() {
-        // When the kernel writes is the clock's: the next run may record something else.
+        // The kernel writes at times of its own: the next run may record something else.
         let kept = std::env::temp_dir().join(format!("otherwise-{}.txt", std::process::id()));
         std::fs::write(&kept, fixture.to_string()).expect("the recording is kept");
         let (wrong, kept) = (&compared.wrong, kept.display());
@@ -55,7 +55,7 @@ fn compare(fixture: &Fixture) -> Compared {
                 Step::State(now) => (state, since, checkpoints) = (now, 0, 0),
                 Step::Checkpoint { .. } => checkpoints += 1,
                 Step::Victim(_) => since += 1,
-                // A log that finds nothing goes on in a free segment; no choice depends on that search.
+                // If a log finds no segment to fill, it continues in a free segment; no choice depends on that search.
                 Step::Looked(Looked { segment: None, purpose: Purpose::Fill | Purpose::FillByAge, .. }) => {}
                 Step::Looked(looked) => {
                     let victim = chosen(looked, &mount.steps[n + 1..], fixture.volume.segments_per_section);
@@ -74,7 +74,7 @@ fn compare(fixture: &Fixture) -> Compared {
     compared
 }
 
-/// The choice that belongs to a search; of one that chose nothing, one without a segment.
+/// The choice of a search; if it chose nothing, one without a segment.
 fn chosen(looked: &Looked, rest: &[Step], unit: u32) -> Victim {
     if let (Some(segment), Some(Step::Victim(victim))) = (looked.segment, rest.first()) {
         assert_eq!((victim.segment, victim.policy), (segment, looked.policy));
@@ -101,7 +101,7 @@ fn one(scene: &Scene<'_>, looked: &Looked, ours: &mut Ours, memory: &mut formula
     let before = memory.clone();
     let formula = expected(scene, memory);
     let (whose, here) = match (victim.purpose, victim.policy) {
-        // Our ATGC has no stop rule; the kernel's formula with it stands in.
+        // Our ATGC has no stop rule; compare with the kernel's formula and that rule.
         (Purpose::Clean, Policy::AgeThreshold) => {
             ours.remember(memory);
             ("by formula", formula.into_iter().map(Some).collect())
@@ -128,7 +128,7 @@ fn one(scene: &Scene<'_>, looked: &Looked, ours: &mut Ours, memory: &mut formula
     }
 }
 
-/// What the policy by energy reckons with, as far as it follows from the state: nothing was written since.
+/// The input of the energy policy that follows from the state: nothing was written since.
 fn knows_the_space(scene: &Scene<'_>, looked: &Looked) -> Result<(), String> {
     let (state, per) = (scene.choice.state, scene.per_section());
     let logs = state.logs.iter().map(|log| log.segment).chain(state.atgc_log).chain(state.pinned_log);
@@ -185,7 +185,7 @@ fn moved_blocks_go_to_the_most_fragmented_of_similar_age() {
 
 #[test]
 fn joule_chooses_and_refuses_as_ours_on_a_charger_and_on_battery() {
-    // Two uses are known after the third rest. With so many sections kept back, logs fill holes and count.
+    // Two uses are known after the third rest. With this many reserved sections, logs fill holes, and the holes count.
     let script = "power() { for s in ac usb; do echo $1 >/sys/module/test_power/parameters/${s}_online; done; }
          used() { for n in 1 2 3; do wear $1$n 300; state; clean background; done; state; }
          for on in off on; do

@@ -1,6 +1,6 @@
-//! Volumes stay whole under the patched kernel, whose own assertions (`CONFIG_F2FS_CHECK_FS`) recount f at every change of a
-//! valid bit: while background cleaning hurries, is killed, or may not overwrite what a checkpoint holds; with sections
-//! of several segments; on zoned devices.
+//! Volumes stay intact under the patched kernel, whose own assertions (`CONFIG_F2FS_CHECK_FS`) recompute f at every
+//! change of a valid bit: with urgent background cleaning, when killed, with checkpoints disabled; with sections of
+//! several segments; on zoned devices.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use judges::oracle::tools::{Mkfs, assert_fsck_clean};
 
 use super::patched;
 
-/// Functions for the guest: a cleaner that never waits, and files written, overwritten and deleted at random.
+/// Functions for the guest: cleaning without pauses, and files written, overwritten and deleted at random.
 const GUEST: &str = "S=/sys/fs/f2fs/$DISK
 hurry() {
     echo 1 >$S/gc_min_sleep_time; echo 2 >$S/gc_max_sleep_time; echo 3 >$S/gc_no_gc_sleep_time
@@ -42,14 +42,14 @@ fn volume(work: &Path, mkfs: &Mkfs) -> std::path::PathBuf {
     image
 }
 
-/// The kernel finds no fault; that checkpoints are disabled is what was asked for.
+/// The kernel reports no errors; disabled checkpoints were requested.
 #[track_caller]
 fn assert_content(run: &KernelRun) {
     let complaints: Vec<&str> = run.complaints().into_iter().filter(|c| !c.contains("checkpoint disabled!")).collect();
     assert!(complaints.is_empty(), "the kernel complains: {complaints:?}\n{}", run.describe());
 }
 
-/// Background calls and blocks moved in them.
+/// Background cleanings and blocks moved in them.
 #[track_caller]
 fn cleaned(run: &KernelRun) -> (u64, u64) {
     let line = run.stdout.lines().rfind(|l| l.starts_with("cleaned")).expect("it is told");
@@ -65,7 +65,7 @@ fn background_cleaning_that_never_waits_leaves_volumes_whole() {
     for (mkfs, name) in [(Mkfs::default(), "segments"), (sections, "sections of two")] {
         for options in ["gc_policy=fagc", "gc_policy=fagc,atgc", "gc_policy=joule", "gc_policy=cost_benefit"] {
             let image = volume(work.path(), &mkfs);
-            // On a busy host the thread may find everything below the stop rule whenever it looks.
+            // On a busy host everything may be below the stop rule whenever the thread runs.
             let script = format!(
                 "{GUEST}hurry
                 for n in 1 2 3 4 5; do work $n 1500; sync; [ $(cat $S/moved_blocks_background) = 0 ] || break; done
@@ -92,7 +92,7 @@ fn a_kill_while_it_cleans_leaves_the_last_checkpoint_whole() {
             let ending = Ending::CutAfter(Duration::from_millis(after));
             let script = format!("{GUEST}hurry; work {n} 1000000");
             Kernel::of(linux.clone()).mount_options(options).ending(ending).run(&image, &script).expect_ok();
-            // It recovers, goes on, and is whole.
+            // It recovers, continues, and is intact.
             let script = format!("{GUEST}hurry; work 7 300; cleaned");
             let run = Kernel::of(linux.clone()).mount_options(options).run(&image, &script).expect_ok();
             assert_content(&run);
@@ -113,12 +113,12 @@ fn cleaning_does_not_touch_what_a_disabled_checkpoint_holds() {
         let script = format!("{GUEST}hurry; work 2 300; cleaned");
         let cut = Kernel::of(linux.clone()).mount_options(&disabled).ending(Ending::Cut);
         cut.run(&image, &script).expect_ok();
-        // Nothing of it counts: the files are those of the checkpoint.
+        // The changes are lost: the files are those of the checkpoint.
         let run = Kernel::of(linux.clone()).run(&image, "cat $MNT/f* | cksum").expect_ok();
         assert_content(&run);
         assert_eq!(run.stdout, sum, "{options}");
         assert_fsck_clean(&image);
-        // And with checkpoints again, what was written stays.
+        // After re-enabling checkpoints, changes persist.
         let script = format!("{GUEST}hurry; work 3 200; mount -o remount,checkpoint=enable $MNT; work 4 200; cleaned");
         let run = Kernel::of(linux.clone()).mount_options(&disabled).run(&image, &script).expect_ok();
         assert_content(&run);

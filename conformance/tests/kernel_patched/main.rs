@@ -1,8 +1,8 @@
 //! Linux with `kernel/patches` chooses the same segments as the policies in `victim`, does not change the unpatched
 //! policies, and does not damage volumes.
 //!
-//! `make kernel` builds both kernels, names them by `$JOULEFS_LINUX_STOCK` and `$JOULEFS_LINUX_PATCHED`, and runs these
-//! tests; without them the tests are skipped with a message.
+//! `make kernel` builds both kernels, sets `$JOULEFS_LINUX_STOCK` and `$JOULEFS_LINUX_PATCHED`, and runs these tests;
+//! without them the tests are skipped with a message.
 
 mod choices;
 mod endures;
@@ -16,7 +16,7 @@ use std::path::Path;
 
 use judges::oracle::linux::Linux;
 
-/// The kernel that a variable names.
+/// The kernel in an environment variable.
 fn kernel(variable: &str) -> Option<Linux> {
     let Some(file) = std::env::var_os(variable) else {
         testlog::only_in("make kernel");

@@ -1,4 +1,4 @@
-//! A policy of the patched kernel stays set, and never keeps anyone from free space he waits for.
+//! A policy of the patched kernel stays set, and never blocks a writer that waits for free space.
 
 use judges::oracle::cleaning::record;
 use judges::oracle::kernel::Kernel;
@@ -67,7 +67,7 @@ fn who_waits_for_space_is_served_whatever_the_policy_refuses() {
     let Some(linux) = patched() else { return };
     let work = tempfile::tempdir().expect("a directory");
     let image = work.path().join("image");
-    // Before it has seen a use, `joule` cleans nothing.
+    // Before it has observed a use, `joule` cleans nothing.
     let script = "mnt background_gc=off,gc_policy=joule; knob gc_frag_ratio 99
         clean background; clean foreground; knob gc_urgent 1; clean background; knob gc_urgent 0; clean background
         umnt

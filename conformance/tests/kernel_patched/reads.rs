@@ -1,4 +1,4 @@
-//! The cleaner reads what the policy by energy takes it to read: a gap between two blocks along with them, where that is
+//! The cleaner reads exactly what the energy policy assumes: it also reads the gap between two blocks if that is
 //! cheaper than another request.
 
 use std::collections::BTreeSet;
@@ -12,10 +12,10 @@ use trials::worn::SMALL;
 
 use super::patched;
 
-/// Sections that are cleaned.
+/// Number of sections cleaned.
 const TURNS: usize = 40;
 
-/// The volume on `$1`, which may be another device than the image, is cleaned a section at a time; files stay as they are.
+/// Cleans the volume on `$1`, which may be another device than the image, one section at a time; files do not change.
 /// `bad` is called before each cleaning, `good` after it.
 const GUEST: &str = "T=/sys/kernel/tracing; mount -t tracefs trace $T; echo 8192 >$T/buffer_size_kb
 sums() { find $MNT -type f -exec sha256sum {} + | sort; }
@@ -44,23 +44,23 @@ clean() {
 }
 ";
 
-/// A section that was cleaned.
+/// A cleaned section.
 struct Section {
     segno: u64,
-    /// Runs of blocks that were read of it, in order.
+    /// Runs of its blocks that were read, in order.
     read: Vec<Range<u64>>,
 }
 
-/// What was read of each section that was cleaned, in order.
+/// The reads of each cleaned section, in order.
 struct Reads {
     sections: Vec<Section>,
-    /// Requests that failed.
+    /// Failed requests.
     failed: usize,
-    /// Blocks that were moved.
+    /// Moved blocks.
     moved: u64,
 }
 
-/// The image of a worn volume, on which a script in the guest cleans.
+/// Runs a script that cleans in the guest, on the image of an aged volume.
 fn reads(linux: &Linux, work: &Path, script: &str) -> Reads {
     let image = work.join("image");
     SMALL.build(&image).expect("an image");
@@ -97,12 +97,12 @@ fn reads(linux: &Linux, work: &Path, script: &str) -> Reads {
     reads
 }
 
-/// On the image itself, at such prices of a request and of reading a block.
+/// Cleans the image itself with these prices of a request and of reading a block.
 fn at_prices(linux: &Linux, work: &Path, request: u64, read_block: u64) -> Vec<Section> {
     reads(linux, work, &format!("clean $DISK {request} {read_block} {TURNS}")).sections
 }
 
-/// What was read, if gaps of up to so many blocks are read along: runs that the device may be asked for at once.
+/// Merges reads across gaps of up to `most` blocks: runs that one request may cover.
 fn joined(read: &[Range<u64>], most: u64) -> Vec<Range<u64>> {
     let mut runs: Vec<Range<u64>> = Vec::new();
     for next in read {
@@ -118,17 +118,17 @@ fn joined(read: &[Range<u64>], most: u64) -> Vec<Range<u64>> {
 fn a_gap_is_read_along_where_that_is_cheaper_than_another_request() {
     let Some(linux) = patched() else { return };
     let work = tempfile::tempdir().expect("a directory");
-    // Eleven blocks cost less than a request, twelve more. Where requests are free, no gap is worth it.
+    // Eleven blocks cost less than a request, twelve more. If requests are free, no gap is worth reading.
     let along = at_prices(&linux, work.path(), 121_949, 10_819);
     let dear = at_prices(&linux, work.path(), 10_818, 10_819);
     assert_eq!((along.len(), dear.len()), (TURNS, TURNS));
-    // What prices are, chooses; so the sections are compared that both chose.
+    // Prices affect the choice, so compare the sections that both runs chose.
     let both: Vec<(&Section, &Section)> =
         along.iter().filter_map(|a| Some((a, dear.iter().find(|d| d.segno == a.segno)?))).collect();
     let requests = |of: fn(&(&Section, &Section)) -> usize| both.iter().map(of).sum::<usize>();
     let (made, alone) = (requests(|(a, _)| a.read.len()), requests(|(_, d)| d.read.len()));
     let runs: Vec<Range<u64>> = both.iter().flat_map(|(_, d)| joined(&d.read, 11)).collect();
-    // As long as any was.
+    // As long as any read.
     let longest = along.iter().flat_map(|section| &section.read).map(|read| read.end - read.start).max().unwrap();
     let fewest = runs.iter().map(|run| (run.end - run.start).div_ceil(longest)).sum::<u64>() as usize;
     println!(
@@ -138,19 +138,19 @@ fn a_gap_is_read_along_where_that_is_cheaper_than_another_request() {
     );
     assert!(both.len() >= TURNS / 2 && alone > fewest * 3 / 2, "nothing to read along");
     assert!(made <= fewest + fewest / 10, "gaps were left that are cheaper read along, or requests not joined");
-    // A run is read as one, and no further.
+    // Each run is read as one, and no further.
     let (read, needed) = (|s: &Section| joined(&s.read, 0), |s: &Section| joined(&s.read, 11));
     let alike = both.iter().filter(|(a, d)| read(a) == needed(d)).count();
     assert!(alike * 10 >= both.len() * 9, "{alike} of {} sections are read in the runs that are cheapest", both.len());
 }
 
-/// Gaps may be anywhere, also where the device cannot read. A request with such a block fails, and blocks that are needed with it.
+/// A gap may be unreadable. Then a request fails that also has needed blocks.
 #[test]
 fn a_gap_that_cannot_be_read_takes_nothing_from_the_blocks_beside_it() {
     let Some(linux) = patched() else { return };
     let work = tempfile::tempdir().expect("a directory");
-    // What lies between blocks that are needed is found where no gap is read along. The device cannot read there while cleaning
-    // does, and can where it writes: elsewhere, and in sections that are cleaned by then.
+    // The gaps between needed blocks are found in a run that reads no gaps. The device fails there during cleaning, but
+    // not elsewhere or in sections already cleaned, where the kernel writes.
     let needed = at_prices(&linux, work.path(), 10_818, 10_819);
     let gaps = |section: &Section| -> String {
         let gaps = section.read.windows(2).map(|pair| pair[0].end..pair[1].start);
@@ -172,7 +172,7 @@ fn a_gap_that_cannot_be_read_takes_nothing_from_the_blocks_beside_it() {
         (reads(&linux, work.path(), &script), reads(&linux, work.path(), &script.replace("echo +", ": ")));
     println!("{} requests failed; {} blocks moved, {} where none fails", run.failed, run.moved, control.moved);
     assert!(run.failed > 20 && control.failed == 0, "{} and {} requests failed", run.failed, control.failed);
-    // In whatever order: ages are of the clock.
+    // In any order: ages depend on the clock.
     let victims = |run: &Reads| -> BTreeSet<u64> { run.sections.iter().map(|section| section.segno).collect() };
     assert_eq!((victims(&run), run.moved), (victims(&control), control.moved), "what could not be read along was left");
 }

@@ -1,4 +1,4 @@
-//! The unpatched policies choose under both kernels what they choose under one: victims, targets, costs.
+//! Both kernels make the same choices with the unpatched policies: victims, targets, costs.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! The policy by energy knows how its volume is used: what a use takes and writes, what holes cost the logs, and that it may
-//! go on while nobody asks anything.
+//! The energy policy knows how its volume is used: the segments and blocks of a use, what holes cost the logs, and that
+//! a use may span pauses without requests.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use trials::worn::{LARGE, SMALL};
 
 use super::patched;
 
-/// Functions for the guest: a search of the background cleaner, and what it said it reckons with.
+/// Functions for the guest: runs a search of the background cleaner, and prints its inputs.
 const GUEST: &str = "S=/sys/fs/f2fs/$DISK; T=/sys/kernel/tracing; mount -t tracefs trace $T
 traced() { echo 1 >$T/events/f2fs/$1/enable; }
 rest() {
@@ -20,7 +20,7 @@ rest() {
 write() { dd if=/dev/zero of=$MNT/$1 bs=1M count=$2 conv=notrunc,fsync 2>/dev/null; sync; }
 ";
 
-/// What was said at rests of these names: numbers by their names.
+/// The printed numbers at rests with these names, by name.
 fn said(stdout: &str) -> BTreeMap<&str, BTreeMap<&str, u64>> {
     let rests = stdout.lines().filter_map(|line| line.split_once(' '));
     let numbers = |text| {
@@ -55,12 +55,12 @@ fn a_use_is_what_was_written_since_the_last_rest() {
     println!("{said:?}");
     let next = |rest: &str| (said[rest]["takes"], said[rest]["writes"]);
     assert_eq!((next("mounted"), next("once")), ((0, 0), (0, 0)), "one use says nothing");
-    // Beside the file's own its nodes are written, and those of the directory.
+    // In addition to the file's blocks, its nodes and those of the directory are written.
     let about = |n: u64, blocks: u64| (blocks..blocks + 64).contains(&n);
     let (takes, writes) = next("twice");
     assert!(about(takes, 8 * 256) && writes == takes, "{takes} {writes}");
     assert_eq!(next("read"), (takes, writes), "one that only reads is none");
-    // The first to overwrite wrote 16 MiB, the most but for the one of 12, and took hardly anything.
+    // The first overwriting use wrote 16 MiB and took hardly any space: the second-highest use wrote 12 MiB.
     assert!(next("over").0 == takes && about(next("over").1, 12 * 256), "{:?}", next("over"));
     assert!(next("over_again").0 == takes && about(next("over_again").1, 16 * 256), "{:?}", next("over_again"));
     assert!(about(next("large").0, 20 * 256) && about(next("large").1, 20 * 256), "{:?}", next("large"));
@@ -72,7 +72,7 @@ fn holes_cost_the_requests_that_the_files_in_them_are_cut_into() {
     let work = tempfile::tempdir().expect("a directory");
     let image = work.path().join("image");
     LARGE.build(&image).expect("an image");
-    // Once the logs have left their segments, all they find is holes: FIBMAP tells where.
+    // After the logs have left their segments, they find only holes: FIBMAP shows their places.
     let script = format!(
         "{GUEST}
         mount -t f2fs -o background_gc=off,gc_policy=joule /dev/$DISK $MNT; traced f2fs_victim_frag

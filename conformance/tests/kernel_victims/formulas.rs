@@ -1,7 +1,7 @@
 //! Which segment does the kernel choose, by its formulas?
 //!
-//! Linux 6.1's (`fs/f2fs/gc.c`), written down once more and as simply as can be. Left out: choices that depend on state
-//! which no recording has (`situation`).
+//! A second, as simple as possible implementation of Linux 6.1 (`fs/f2fs/gc.c`). Left out: choices that depend on state
+//! missing from recordings (`situation`).
 
 use format::sit::LogType;
 use judges::oracle::victims::{Gc, Policy, Purpose};
@@ -9,18 +9,18 @@ use judges::oracle::victims::{Gc, Policy, Purpose};
 use super::situation::{Scene, Unit, by_age, oldest_at_mount};
 use super::tree::Tree;
 
-/// What the kernel remembers from one choice to the next while mounted.
+/// The kernel's state between choices while mounted.
 #[derive(Debug, Clone, Default)]
 pub struct Memory {
-    /// Where the last search of each policy ended.
+    /// Where each policy's last search ended.
     pub last: [u32; 5],
-    /// The youngest age seen by a search by age.
+    /// The youngest age found by a search by age.
     pub youngest: u64,
 }
 
 const TOP: u64 = u32::MAX as u64;
 
-/// The units a search looks at, in order, and where it remembers to have ended.
+/// The units that a search examines, in order, and the position it stores as its end.
 fn search(scene: &Scene<'_>, last: u32) -> (Vec<Unit>, u32) {
     let victim = scene.choice.victim;
     let limited = victim.gc == Gc::Background && !scene.urgent() && !by_age(victim);
@@ -34,13 +34,13 @@ fn search(scene: &Scene<'_>, last: u32) -> (Vec<Unit>, u32) {
     let mut order: Vec<Unit> = above.into_iter().chain(below).take(most).collect();
     let Some(end) = order.last() else { return (order, last) };
     let main = scene.fixture.volume.main_segments;
-    // A round trip ends one further than it began, though nothing is looked at there.
+    // A full round ends one further than it began, though that unit is not examined.
     let ended = if (wrapped || last == 0) && end.first <= last { last } else { end.first };
     order.retain(|unit| !unit.marked);
     (order, (ended + victim.unit) % main)
 }
 
-/// The first with the least cost, below the bar.
+/// The first with the lowest cost, if below the bar.
 fn least(costs: impl Iterator<Item = (u32, u64)>, bar: u64) -> Vec<(u32, u64)> {
     let mut best = None;
     let mut bar = bar;
@@ -65,11 +65,11 @@ fn cost_benefit(scene: &Scene<'_>, order: &[Unit]) -> Vec<(u32, u64)> {
     least(costs.collect::<Vec<_>>().into_iter(), TOP)
 }
 
-/// Those old enough, as they were found; how many of them are looked at; the oldest of all.
+/// The sufficiently old units, in the order found; how many of them are examined; the oldest age.
 fn tree(scene: &Scene<'_>, order: &[Unit], youngest: &mut u64) -> (Vec<Unit>, usize, u64) {
     let mut oldest = u64::MAX;
     let mut tree = Vec::new();
-    // The youngest so far: what is looked at before anything younger is not old enough.
+    // The youngest so far: a unit examined before any younger one is not old enough.
     for unit in order {
         oldest = oldest.min(unit.mtime);
         *youngest = (*youngest).max(unit.mtime);
@@ -78,7 +78,7 @@ fn tree(scene: &Scene<'_>, order: &[Unit], youngest: &mut u64) -> (Vec<Unit>, us
         }
     }
     let most = scene.knob("atgc_candidate_count").max(scene.knob("atgc_candidate_ratio") * tree.len() as u64 / 100);
-    // One is looked at even when none may be.
+    // At least one is examined, even if the limit is zero.
     (tree, most.max(1) as usize, oldest)
 }
 
@@ -101,30 +101,30 @@ fn age_threshold(scene: &Scene<'_>, order: &[Unit], youngest: &mut u64) -> Vec<(
     best.map(|(first, cost, _)| (first, cost)).into_iter().collect()
 }
 
-/// Where a look at those of similar age begins.
+/// Where a search for similar age begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
-    /// At the last node on the way down the kernel's tree.
+    /// At the last node on the path down the kernel's tree.
     Tree,
-    /// At the last that is no younger, or if none is, at the oldest.
+    /// At the last that is no younger, or if there is none, at the oldest.
     NoYounger,
 }
 
-/// Where what a segment of some age holds may go.
+/// Where the blocks of a segment with some age may go.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Similar {
-    /// The place of the start in the order of age.
+    /// Index of the start in the order of age.
     pub start: usize,
-    /// Places in the order of age that are looked at: from the start as many to either side, as there are.
+    /// Indexes that are examined in the order of age: equally many on both sides of the start, as far as they exist.
     pub places: std::ops::RangeInclusive<usize>,
-    /// The best: its place, segment and cost.
+    /// The best: its index, segment and cost.
     pub best: (usize, u32, u64),
 }
 
-/// Where what a segment of age `source` holds goes: outwards from `start`.
+/// Where the blocks of a segment with age `source` go: searches outwards from `start`.
 fn fill_by_age(scene: &Scene<'_>, order: &[Unit], source: u64, start: Start, youngest: &mut u64) -> Option<Similar> {
     let (old, most, _) = tree(scene, order, youngest);
-    // By age, and of one age in the order of insertion: the tree from left to right.
+    // By age, equal ages in order of insertion: the tree from left to right.
     let mut sorted: Vec<usize> = (0..old.len()).collect();
     sorted.sort_by_key(|&n| old[n].mtime);
     let start = match start {
@@ -139,7 +139,7 @@ fn fill_by_age(scene: &Scene<'_>, order: &[Unit], source: u64, start: Start, you
     let last = sorted.len().checked_sub(1)?;
     let places = (start + 1).saturating_sub(most)..=(start + most - 1).min(last);
     let end = i128::from(*youngest + 1);
-    // With `kernel/patches`, the most fragmented may be wanted instead of the fullest.
+    // With `kernel/patches`, the target may be the most fragmented segment instead of the fullest.
     let most_fragmented = scene.choice.knob("gc_frag_target") == Some(1);
     let worth = |unit: &Unit| match most_fragmented {
         true => (u64::from(scene.fragmentation(unit.first, 1).0), unit.valid),
@@ -148,7 +148,7 @@ fn fill_by_age(scene: &Scene<'_>, order: &[Unit], source: u64, start: Start, you
     let mut best: Option<(usize, i128)> = None;
     for place in (*places.start()..=start).rev().chain(start..=*places.end()) {
         let unit = &old[sorted[place]];
-        // An age is compared with a time here; it decides between equals only.
+        // The kernel compares an age with a time; it only decides between equals.
         let near = match most_fragmented {
             true => -i128::from(source.abs_diff(unit.mtime)),
             false => end - (i128::from(source) - (end - i128::from(unit.mtime))).abs(),
@@ -163,14 +163,14 @@ fn fill_by_age(scene: &Scene<'_>, order: &[Unit], source: u64, start: Start, you
     Some(Similar { start, places, best: (place, unit.first, TOP - worth(unit).0) })
 }
 
-/// [`fill_by_age`] at this choice.
+/// [`fill_by_age`] for this choice.
 pub fn similar(scene: &Scene<'_>, memory: &Memory, source: u64, start: Start) -> Option<Similar> {
     let (order, _) = search(scene, memory.last[scene.choice.victim.policy as usize]);
     fill_by_age(scene, &order, source, start, &mut memory.youngest.clone())
 }
 
-/// The choices that the kernel may make by formula: none or one, more where the recording does not say which segment of a
-/// section is emptied.
+/// The possible choices by formula: none or one; more if the recording does not show which segment of a section is
+/// emptied.
 pub fn expected(scene: &Scene<'_>, memory: &mut Memory) -> Vec<(u32, u64)> {
     let victim = scene.choice.victim;
     let slot = victim.policy as usize;
@@ -181,7 +181,7 @@ pub fn expected(scene: &Scene<'_>, memory: &mut Memory) -> Vec<(u32, u64)> {
         (Purpose::Clean, Policy::Greedy) => least(valid(), 2 * 512 * u64::from(scene.per_section())),
         (Purpose::Clean, Policy::CostBenefit) => cost_benefit(scene, &order),
         (Purpose::Clean, Policy::AgeThreshold) => age_threshold(scene, &order, &mut memory.youngest),
-        // Of these there is no other formula here than their own in crate `victim`.
+        // For these, the only formula is their implementation in crate `victim`.
         (Purpose::Clean, Policy::Fagc) => {
             memory.youngest = order.iter().map(|unit| unit.mtime).fold(memory.youngest, u64::max);
             Vec::new()

@@ -1,8 +1,8 @@
-//! What the kernel chose, recorded: every recording holds all that its first choices depend on.
+//! The kernel's recorded choices: every recording has all inputs of its first choices.
 //!
-//! The choices are worked out again here from the recorded states ([`formulas`]); nothing of the volume's own
-//! policies is used. So a recording that misses something, or a reader that garbles it, is found here. What
-//! is defined exactly by the recordings, the volume's own policies must choose as well ([`ours`]).
+//! The choices are recomputed from the recorded states ([`formulas`]), without the volume's own policies. This detects
+//! incomplete recordings and errors in their reader. If a recording determines a choice exactly, the volume's own
+//! policies must make the same one ([`ours`]).
 
 pub mod formulas;
 pub mod ours;
@@ -40,7 +40,7 @@ fn recordings() -> Vec<(String, Fixture, String)> {
     all
 }
 
-/// What was chosen, as a number: greedy, cost-benefit, by age; for a log, for a log by age.
+/// The kind of a choice: greedy, cost-benefit, by age; for a log, for a log by age.
 fn kind(victim: &Victim) -> usize {
     match victim.purpose {
         Purpose::Clean => victim.policy as usize,
@@ -49,7 +49,7 @@ fn kind(victim: &Victim) -> usize {
     }
 }
 
-/// Choices explained, and complaints about the others of which enough is known.
+/// The number of explained choices, and errors for the others whose inputs are known.
 fn explain(name: &str, fixture: &Fixture, wrong: &mut Vec<String>) -> [usize; 5] {
     let mut explained = [0; 5];
     for mount in &fixture.mounts {
@@ -77,20 +77,20 @@ fn explain(name: &str, fixture: &Fixture, wrong: &mut Vec<String>) -> [usize; 5]
     explained
 }
 
-/// Choices that this volume's policies were asked for as well.
+/// Choices that were also computed by our policies.
 #[derive(Default)]
 struct Compared {
-    /// Of each [`kind`], those chosen alike.
+    /// By [`kind`]: equal choices.
     alike: [usize; 5],
-    /// Of each [`kind`], those chosen otherwise because of the balance of the kernel's tree alone.
+    /// By [`kind`]: choices that differ only because of the balance of the kernel's tree.
     balance: [usize; 5],
-    /// Those not compared, by reason.
+    /// Choices not compared, by reason.
     left_out: BTreeMap<&'static str, usize>,
-    /// Complaints.
+    /// Errors.
     wrong: Vec<String>,
 }
 
-/// Asks this volume's policies for the choices of a recording.
+/// Computes the choices of a recording with our policies.
 fn compare(name: &str, fixture: &Fixture, compared: &mut Compared) {
     for mount in &fixture.mounts {
         let (mut certain, mut memory) = (Certain::at_mount(), Memory::default());
@@ -142,7 +142,7 @@ fn our_policies_choose_what_the_kernel_chose() {
     let sum = |of: &[usize]| of.iter().sum::<usize>();
     assert_eq!(sum(&alike) + sum(&balance) + left_out.values().sum::<usize>(), all);
     assert_eq!(sum(&balance[..4]), 0);
-    // As many as `docs/cleaning.md` speaks of.
+    // The numbers in `docs/cleaning.md`.
     let enough = alike.iter().zip([142, 134, 240, 166, 290]).all(|(&n, want)| n >= want);
     assert!(enough && balance[4] <= 8, "{alike:?}, {balance:?}");
 }

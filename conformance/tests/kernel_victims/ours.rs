@@ -1,7 +1,7 @@
-//! Which segment do our policies choose in the states that the kernel recorded, and what do they remember?
+//! Which segment do our policies choose in the kernel's recorded states, and what do they remember?
 //!
-//! The recorded states are shown to the volume's own policies, as a list and as the index that a mounted volume keeps,
-//! which follows from state to state. Left out: how a mounted volume fills its index.
+//! The volume's own policies get the recorded states, as a list and as the index that a mounted volume updates from
+//! state to state. Left out: how a mounted volume fills its index.
 
 use std::collections::BTreeMap;
 
@@ -19,33 +19,33 @@ use super::situation::{Scene, Unit, oldest_at_mount};
 
 /// The policies of one mounted volume.
 pub struct Ours {
-    /// What they remember.
+    /// Their state between choices.
     memory: Memory,
     /// The index of sections, and one for each log's segments.
     indexes: BTreeMap<Option<usize>, Index>,
-    /// What a kernel with `kernel/patches` tells of its search.
+    /// What a kernel with `kernel/patches` reported about its search.
     pub looked: Option<Looked>,
-    /// Whether the policy by energy would have the last choice's blocks go into holes.
+    /// Whether the energy policy would move the last victim's blocks into holes.
     pub into_holes: bool,
 }
 
 impl Ours {
-    /// Right after mounting.
+    /// The state right after mounting.
     pub fn at_mount(fixture: &Fixture, mount: &Mount) -> Self {
         let memory = Memory::at_mount(mount.state.elapsed, oldest_at_mount(fixture, mount));
         Ours { memory, indexes: BTreeMap::new(), looked: None, into_holes: false }
     }
 
-    /// Segment and cost of what is chosen, for every segment that may be the one being emptied.
+    /// Segment and cost of the choice, for every segment that may be the one being emptied.
     pub fn choose(&mut self, scene: &Scene<'_>) -> Vec<Option<(u32, u64)>> {
-        // The kernel's second may be the next one by now; where the policy reckons with it, it is told.
+        // The kernel's second may have advanced; if the policy uses it, pass the reported one.
         let told = self.looked.filter(|looked| looked.policy == Policy::Joule).map(|looked| looked.now);
         self.memory.max_mtime = told.unwrap_or(self.memory.max_mtime.max(scene.now()));
         let victim = scene.choice.victim;
         let main = scene.fixture.volume.main_segments;
         let unit = if victim.purpose == Purpose::Clean { scene.per_section() } else { 1 };
         assert_eq!(unit, victim.unit, "{victim}");
-        // FAGC refuses of its own accord.
+        // FAGC has its own refusal.
         let refused = |u: &Unit| victim.policy != Policy::Fagc && scene.refused(u);
         let passed_by = |u: &Unit| u.marked || refused(u);
         let looked_at: BTreeMap<u32, Candidate> =
@@ -61,7 +61,7 @@ impl Ours {
         let foreground = victim.gc == Gc::Foreground;
         let ask = Ask { foreground, urgent: scene.urgent(), end: SegNo(main), unit, passed: &passed };
         let tuning = tuning(scene);
-        // Only filling by age depends on what is emptied.
+        // Only filling by age depends on the emptied segment.
         let sources = if victim.purpose == Purpose::FillByAge { scene.sources.clone() } else { vec![0] };
         let before = self.memory;
         let mut chosen = Vec::new();
@@ -96,13 +96,13 @@ impl Ours {
         chosen
     }
 
-    /// Takes over what a search by age that was worked out by formula leaves behind.
+    /// Copies the state that a search by age, computed by formula, leaves behind.
     pub fn remember(&mut self, memory: &formulas::Memory) {
         self.memory.last_victim_at = SegNo(memory.last[Policy::AgeThreshold as usize]);
         self.memory.dirty_max_mtime = memory.youngest;
     }
 
-    /// The same as the formulas remember, which say it of their own accord.
+    /// Checks that both remember the same.
     pub fn remembers(&self, memory: &formulas::Memory) -> Result<(), String> {
         let ours = [self.memory.last_victim_cb, self.memory.last_victim_greedy, self.memory.last_victim_at];
         let of = |policy: Policy| memory.last[policy as usize];
@@ -114,7 +114,7 @@ impl Ours {
 
 fn candidate(scene: &Scene<'_>, unit: &Unit, segments: u32) -> Candidate {
     let valid = unit.valid as u32;
-    // Of a state every held block is valid too. No policy of the unpatched kernel's knows the last two.
+    // In a recorded state every held block is also valid. No policy of the unpatched kernel uses the last two.
     let (f, loose) = scene.fragmentation(unit.first, segments);
     Candidate { seg: SegNo(unit.first), valid, held: valid, mtime: unit.mtime, f, loose }
 }
@@ -123,7 +123,7 @@ fn log(scene: &Scene<'_>) -> LogType {
     scene.choice.victim.log.expect("a log is filled")
 }
 
-/// In picojoules; the kernel's are in nanojoules.
+/// In picojoules; the kernel's prices are in nanojoules.
 fn prices(scene: &Scene<'_>) -> Prices {
     let price = |name: &str| scene.knob(&format!("gc_price_{name}")) * 1000;
     Prices {
@@ -136,13 +136,13 @@ fn prices(scene: &Scene<'_>) -> Prices {
     }
 }
 
-/// What the kernel expects. Without its log for moved blocks no holes are small enough.
+/// The kernel's expectations. Without its log for moved blocks no holes are small enough.
 fn outlook(scene: &Scene<'_>, looked: &Looked) -> Outlook {
     let moved_cuts = if fills_holes(scene) { looked.outlook.moved_cuts } else { u32::MAX };
     Outlook { moved_cuts, ..looked.outlook }
 }
 
-/// Whether the kernel has a log for what fills holes by age: if asked to, on a volume of a week.
+/// Whether the kernel has a log that fills holes by age: if requested, on a volume of at least a week.
 fn fills_holes(scene: &Scene<'_>) -> bool {
     const WEEK: u64 = 7 * 86_400;
     let mount = scene.choice.mount;
@@ -161,9 +161,9 @@ fn tuning(scene: &Scene<'_>) -> Tuning {
     }
 }
 
-/// Whether only the balance of the kernel's tree makes a choice to fill by age another: what was looked at begins one
-/// further towards the youngest, so it reaches to one more there or to one fewer of the oldest, and that one was
-/// chosen. `before` is what was remembered before the choice.
+/// Whether a choice to fill by age differs only because of the balance of the kernel's tree: the search began one unit
+/// further towards the youngest, so it covers one more unit there or one fewer of the oldest, and that one was chosen.
+/// `before` is the state before the choice.
 pub fn differ_by_balance(
     scene: &Scene<'_>,
     before: &formulas::Memory,

@@ -1,7 +1,7 @@
-//! From what does the kernel choose, and is all of that recorded?
+//! From what does the kernel choose, and is all of it recorded?
 //!
-//! Linux 6.1's rules of what is dirty and what is passed over (`fs/f2fs/gc.c`, `segment.c`), written down once more
-//! and as simply as can be. Left out: what is chosen then.
+//! A second, as simple as possible implementation of Linux 6.1's rules of what is dirty and what is skipped
+//! (`fs/f2fs/gc.c`, `segment.c`). Left out: the choice itself.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use format::sit::LogType;
 use judges::oracle::victims::{Choice, Fixture, Gc, LogState, Mount, Policy, Purpose, Segment, State, Step, Victim};
 use victim::fragmentation::Fragmentation;
 
-/// One unit of choice: a section, or for a log a segment.
+/// One unit of choice: a section, or a segment for a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unit {
     /// Its first segment.
@@ -19,61 +19,61 @@ pub struct Unit {
     pub valid: u64,
     /// The mean age of its section.
     pub mtime: u64,
-    /// Looked at, but background cleaning has it already.
+    /// Already selected by background cleaning, but examined.
     pub marked: bool,
 }
 
-/// What can be said of a choice.
+/// What is known about a choice.
 pub enum Situation<'a> {
-    /// Foreground cleaning took what background cleaning had marked, without looking at costs.
+    /// Foreground cleaning took a section marked by background cleaning, without comparing costs.
     Unpriced {
-        /// The first segment of the section it must be.
+        /// The first segment of the only possible section.
         segment: u32,
         /// The cost it must report.
         cost: u64,
     },
-    /// Too little is recorded of what it was made from, and why that is.
+    /// Its inputs are not fully recorded, and why.
     Unknown(&'static str),
-    /// It follows from this.
+    /// It follows from these inputs.
     Known(Scene<'a>),
 }
 
-/// What a choice follows from.
+/// The inputs of a choice.
 pub struct Scene<'a> {
     /// The recording.
     pub fixture: &'a Fixture,
     /// The choice.
     pub choice: &'a Choice<'a>,
-    /// What the kernel looks at, in order of place.
+    /// The units that the kernel examines, in order of place.
     pub units: Vec<Unit>,
     /// For filling by age, the ages of the segments that may be the one being emptied.
     pub sources: Vec<u64>,
-    /// Why the choice is not told exactly all the same, although the search is.
+    /// Why the choice is not exactly determined, although the search is.
     pub vague: Option<&'static str>,
 }
 
-/// What the kernel remembers that is known; a search that is not makes the next ones unknown.
+/// Which of the kernel's state is known; an unknown search makes the next ones unknown.
 pub struct Certain {
     last: [bool; 5],
     youngest: bool,
 }
 
 impl Certain {
-    /// Right after mounting all of it is.
+    /// Right after mounting, all of it.
     pub fn at_mount() -> Self {
         Certain { last: [true; 5], youngest: true }
     }
 }
 
 impl Scene<'_> {
-    /// The factor f and the free blocks in fragments of so many segments.
+    /// The factor f and the free blocks in fragments of `segments` segments.
     pub fn fragmentation(&self, first: u32, segments: u32) -> (u32, u32) {
         let first = first as usize;
         let each =
             self.choice.state.segments[first..first + segments as usize].iter().map(|s| Fragmentation::scan(&s.map));
         each.fold((0, 0), |(f, loose), one| (f + one.factor.value(), loose + u32::from(one.loose)))
     }
-    /// Whether the stop rule of `kernel/patches` passes over a unit.
+    /// Whether the stop rule of `kernel/patches` skips a unit.
     pub fn refused(&self, unit: &Unit) -> bool {
         let victim = self.choice.victim;
         let ratio = self.choice.knob("gc_frag_ratio").unwrap_or(0);
@@ -81,11 +81,11 @@ impl Scene<'_> {
         let free = 512 * u64::from(victim.unit) - unit.valid;
         bound && 100 * u64::from(self.fragmentation(unit.first, victim.unit).1) <= ratio * free
     }
-    /// Segments in a section.
+    /// Segments per section.
     pub fn per_section(&self) -> u32 {
         self.fixture.volume.segments_per_section
     }
-    /// A knob's value; every mount names its knobs.
+    /// A knob's value; every mount records its knobs.
     pub fn knob(&self, name: &str) -> u64 {
         self.choice.knob(name).unwrap_or_else(|| panic!("no knob {name}"))
     }
@@ -100,7 +100,7 @@ impl Scene<'_> {
     }
 }
 
-/// The least mean age of all sections when they were mounted.
+/// The lowest mean age of all sections at mount.
 pub fn oldest_at_mount(fixture: &Fixture, mount: &Mount) -> u64 {
     let per = fixture.volume.segments_per_section as usize;
     mount.state.segments.chunks(per).map(mean_age).min().unwrap_or(0)
@@ -115,7 +115,7 @@ fn dirty(fixture: &Fixture, choice: &Choice<'_>, marked: &BTreeSet<u32>) -> Vec<
     let state = choice.state;
     let per_section = fixture.volume.segments_per_section;
     let section = |segment: u32| segment / per_section;
-    // A log that has chosen a segment since has left its own, which it had written to the end.
+    // A log that has since chosen a segment has filled and left its own.
     let moved = |log: LogType| since(choice).any(|v| v.purpose == Purpose::Fill && v.log == Some(log));
     let (left, kept): (Vec<LogType>, _) = LogType::ALL.into_iter().partition(|log| moved(*log));
     let left: Vec<LogState> = left.into_iter().map(|log| state.logs[log.index()]).collect();
@@ -123,10 +123,10 @@ fn dirty(fixture: &Fixture, choice: &Choice<'_>, marked: &BTreeSet<u32>) -> Vec<
     let logs = logs.chain(state.atgc_log).chain(state.pinned_log);
     let busy: Vec<u32> = logs.map(section).collect();
     let written = |segment: u32| left.iter().find(|log| log.segment == segment).map_or(0, |log| holes(state, log));
-    // What logs filled since is full, or a log's still.
+    // Segments that logs have since filled are full, or still belong to a log.
     let filled: Vec<u32> = since(choice).filter(|v| v.purpose != Purpose::Clean).map(|v| v.segment).collect();
     let per = if choice.victim.purpose == Purpose::Clean { per_section } else { 1 };
-    // Even a single segment has its whole section's age.
+    // A single segment also has the age of its whole section.
     let age = |segment: u32| {
         let first = (section(segment) * per_section) as usize;
         mean_age(&state.segments[first..first + per_section as usize])
@@ -150,13 +150,13 @@ fn dirty(fixture: &Fixture, choice: &Choice<'_>, marked: &BTreeSet<u32>) -> Vec<
         .collect()
 }
 
-/// Blocks that a log of the state has yet to write before it is at its segment's end: what is valid there it passes by.
+/// Blocks that a log of the state must still write to reach its segment's end: it skips valid blocks.
 fn holes(state: &State, log: &LogState) -> u64 {
     let map = &state.segments[log.segment as usize].map;
     (usize::from(log.next)..512).filter(|block| !bits::msb_test(map, *block)).count() as u64
 }
 
-/// Whether the youngest of all counts.
+/// Whether the youngest age matters.
 pub fn by_age(victim: &Victim) -> bool {
     matches!(victim.policy, Policy::AgeThreshold | Policy::Fagc) || victim.purpose == Purpose::FillByAge
 }
@@ -167,7 +167,7 @@ fn since<'f>(choice: &Choice<'f>) -> impl Iterator<Item = &'f Victim> {
     choice.before.iter().rev().filter_map(chosen).take(choice.since).collect::<Vec<_>>().into_iter().rev()
 }
 
-/// Sections that background cleaning has chosen: those of the state, and since.
+/// Sections marked by background cleaning: in the state, and since.
 fn marked(fixture: &Fixture, choice: &Choice<'_>) -> BTreeSet<u32> {
     let mut marked: BTreeSet<u32> = choice.state.marked.iter().copied().collect();
     for victim in since(choice).filter(|v| v.purpose == Purpose::Clean) {
@@ -188,7 +188,7 @@ fn moves_directories(choice: &Choice<'_>) -> bool {
     counters.into_iter().any(|(name, value)| name == "dents" && *value > 0)
 }
 
-/// What a choice was made from; `certain` is carried from choice to choice of a mount.
+/// The inputs of a choice; `certain` carries over between the choices of a mount.
 pub fn situation<'a>(fixture: &'a Fixture, choice: &'a Choice<'a>, certain: &mut Certain) -> Situation<'a> {
     let victim = choice.victim;
     let slot = victim.policy as usize;
@@ -198,12 +198,12 @@ pub fn situation<'a>(fixture: &'a Fixture, choice: &'a Choice<'a>, certain: &mut
         && victim.purpose == Purpose::Clean
         && let Some(section) = marked.first()
     {
-        // What is marked goes first, unpriced.
+        // A marked section goes first, whatever its cost.
         return Situation::Unpriced { segment: section * per, cost: 2 * 512 * u64::from(per) };
     }
     let cleaned: Vec<u32> = since(choice).filter(|v| v.purpose == Purpose::Clean).map(|v| v.segment).collect();
     let unknown = match victim.purpose {
-        // Filling looks at what the last checkpoint holds valid.
+        // Filling uses the valid blocks of the last checkpoint.
         Purpose::Fill | Purpose::FillByAge if choice.checkpoints > 0 => {
             Some("filled after a checkpoint, with no state since")
         }
@@ -233,7 +233,7 @@ pub fn situation<'a>(fixture: &'a Fixture, choice: &'a Choice<'a>, certain: &mut
     }
     let sources = match (victim.purpose, cleaned.first()) {
         (Purpose::FillByAge, Some(segment)) => {
-            // Which of a section's segments filled the log is not told.
+            // The recording does not show which of a section's segments filled the log.
             let first = (segment / per * per) as usize;
             let segments = &choice.state.segments[first..first + per as usize];
             segments.iter().filter(|s| s.valid > 0).map(|s| s.mtime).collect()
@@ -246,7 +246,7 @@ pub fn situation<'a>(fixture: &'a Fixture, choice: &'a Choice<'a>, certain: &mut
         choice,
         units: dirty(fixture, choice, &marked),
         sources,
-        // Blocks of directories go another way, which makes the segment they leave younger.
+        // Blocks of directories are moved differently, which makes the segment they leave younger.
         vague: vague.then_some("filled by age while directories moved, which makes their segment younger"),
     })
 }

@@ -1,7 +1,7 @@
 //! How is the kernel's tree of ages balanced?
 //!
-//! A red-black tree as any textbook has it (Linux's `lib/rbtree.c` gives the same shapes), with insertion only: the
-//! result of a search depends on the shape of the tree.
+//! A textbook red-black tree (Linux's `lib/rbtree.c` gives the same shapes), with insertion only: the result of a
+//! search depends on the tree's shape.
 
 /// Ages in the order in which they were inserted, linked.
 #[derive(Default)]
@@ -19,7 +19,7 @@ struct Node {
 }
 
 impl Tree {
-    /// Inserts behind all of the same age.
+    /// Inserts after all equal ages.
     pub fn insert(&mut self, age: u64) {
         let (above, new) = (self.last_on_the_way_to(age), self.nodes.len());
         self.nodes.push(Node { age, below: [None; 2], above, red: true });
@@ -33,7 +33,7 @@ impl Tree {
         self.balance(new);
     }
 
-    /// The last node on the way down to where `age` would be inserted, as its number in the order of insertion.
+    /// The last node on the path to where `age` would be inserted, as its index in the order of insertion.
     pub fn last_on_the_way_to(&self, age: u64) -> Option<usize> {
         let mut last = None;
         let mut at = self.root;
@@ -50,7 +50,7 @@ impl Tree {
 
     fn balance(&mut self, mut n: usize) {
         while let Some(parent) = self.nodes[n].above.filter(|&p| self.nodes[p].red) {
-            // A red node is not the root, so it has one above it.
+            // A red node is not the root, so it has a parent.
             let Some(grand) = self.nodes[parent].above else { break };
             let side = self.side(grand, parent);
             let uncle = self.nodes[grand].below[1 - side].filter(|&u| self.nodes[u].red);
@@ -76,7 +76,7 @@ impl Tree {
         }
     }
 
-    /// Moves `n` down to `side`, and what is below it on the other side up.
+    /// Moves `n` down to `side`, and its child on the other side up.
     fn rotate(&mut self, n: usize, side: usize) {
         let Some(up) = self.nodes[n].below[1 - side] else { return };
         let (above, between) = (self.nodes[n].above, self.nodes[up].below[side]);

@@ -1,7 +1,7 @@
-//! A volume and the plainest tree there is, side by side, however the volume is made.
+//! Runs a volume and the simplest possible tree side by side, for volumes of every kind.
 //!
-//! The tree shares no code with anything else here; the Linux rules it follows are written down once
-//! more in it. Inodes without a name are compared too, for as long as somebody holds them.
+//! The tree shares no code with the rest; it reimplements the Linux rules. Inodes without a name are compared, too,
+//! while they are referenced.
 
 mod op;
 mod run;
@@ -28,9 +28,9 @@ use run::Lockstep;
 
 const BLOCK: u64 = 4096;
 
-/// Where files of F2FS change shape: the inline area, a page, the inode's own blocks (923, less an attribute
-/// area and extra fields), the two direct nodes' 1018, the indirect and double indirect ones. (Those of ScherlFS depend on
-/// how a file's blocks lie, not on where they are in it.)
+/// Offsets at which F2FS changes a file's layout: the inline area, a page, the inode's own blocks (923, minus an
+/// attribute area and extra fields), the two direct nodes' 1018, the indirect and double indirect nodes. (ScherlFS
+/// depends on how a file's blocks are placed, not on their offset.)
 const EDGES: [u64; 13] = [
     0,
     3400,
@@ -125,7 +125,7 @@ fn lockstep(mib: u64, options: &Options, mount: &MountOptions) {
     assert_eq!(lockstep_of(mib, &f2fs(options, mount, false), op()), 0, "deltas on a plain volume");
 }
 
-/// Returns how many pages became deltas.
+/// Returns the number of pages that became deltas.
 fn lockstep_of(mib: u64, subject: &impl Subject, op: impl Strategy<Value = Op>) -> u64 {
     let deep = std::env::var_os("JOULEFS_DEEP").is_some_and(|v| v == "1");
     let mut runner = TestRunner::new(ProptestConfig {
@@ -173,8 +173,7 @@ fn a_volume_that_only_appends_answers_as_the_model() {
     lockstep(96, &Options::modern(), &MountOptions { mode: Mode::Lfs, dirty_limit: 16, ..MountOptions::default() });
 }
 
-/// With everything that finds other places for blocks: deltas, compression, cleaning all the time, files brought together,
-/// quotas.
+/// With everything that moves blocks: deltas, compression, permanent cleaning, defragmentation, quotas.
 #[test]
 fn a_volume_on_zones_answers_as_the_model() {
     let modern = Options::modern;
@@ -188,8 +187,8 @@ fn a_volume_on_zones_answers_as_the_model() {
     lockstep_of(96, &f2fs(&Options { features, ..modern() }.zoned(1), &packing, false), unshifted());
 }
 
-/// Files grow by turns and are brought together, as often as everything else together. On a volume with room: on a
-/// smaller one logs fill holes, and nothing is moved.
+/// Files grow in turn and are defragmented as often as all other operations together. On a volume with enough space: on
+/// a smaller one logs fill holes, and nothing is moved.
 fn brought_together() -> impl Strategy<Value = Op> {
     prop_oneof![
         3 => op(),
@@ -201,7 +200,7 @@ fn brought_together() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Blocks of a compressed file are not shifted.
+/// Blocks of a compressed file cannot be shifted.
 fn unshifted() -> impl Strategy<Value = Op> {
     brought_together().prop_map(|op| match op {
         Op::Allocate(w, Allocate::Collapse | Allocate::Insert, o, l) => Op::Allocate(w, Allocate::PunchHole, o, l),
@@ -225,7 +224,7 @@ fn a_volume_whose_files_are_brought_together_answers_as_the_model() {
     assert!(moved > 10_000, "{moved} blocks brought together");
 }
 
-/// Small changes, syncs and cleaning as often as everything else together.
+/// Small changes, syncs and cleaning as often as all other operations together.
 fn small_changes() -> impl Strategy<Value = Op> {
     prop_oneof![
         2 => op(),
@@ -250,7 +249,7 @@ fn a_volume_with_deltas_answers_as_the_model() {
     assert_eq!(lockstep_of(64, &f2fs(&Options::modern(), &off, true), small_changes()), 0);
 }
 
-/// At every tick. `joule` cleans at any price until so much is free.
+/// At every tick. `joule` cleans at any price until enough is free.
 fn cleaning(policy: Policy, urgency: Urgency) -> Settings {
     let at_once = Intervals {
         urgent: Duration::ZERO,
@@ -263,7 +262,7 @@ fn cleaning(policy: Policy, urgency: Urgency) -> Settings {
     Settings { policy, urgency, pace, keep_free, intervals: at_once, step_blocks: 7, ..Settings::default() }
 }
 
-/// Whatever the background moves at every tick, wherever it puts it.
+/// Whatever the background moves at every tick, to any place.
 #[test]
 fn a_volume_cleaned_all_the_time_answers_as_the_model() {
     let normal = Urgency::Normal;
@@ -273,7 +272,7 @@ fn a_volume_cleaned_all_the_time_answers_as_the_model() {
     }
 }
 
-/// Writes files at random until the volume is full, deletes them, mounts anew.
+/// Writes random files until the volume is full, deletes them, and remounts.
 fn fill_and_empty(mib: u64, subject: &impl Subject) {
     let medium = Medium::new(mib * 256, subject.zoning(mib * 256));
     let (dev, clock) = (medium.device(), Arc::new(RealClock::default()));
@@ -325,7 +324,7 @@ fn a_volume_filled_and_emptied_again_and_again_stays_what_it_is() {
     fill_and_empty(96, &f2fs(&Options::modern().zoned(1), &MountOptions::default(), false));
 }
 
-/// ScherlFS as in its author's measurements: nothing is kept in memory, and every call is written at once.
+/// ScherlFS as in its author's measurements: no caches, and every call is written immediately.
 fn without_caches() -> ScherlFs {
     let mounted = scherlfs::MountOptions {
         sync: scherlfs::Sync::Call,
@@ -344,8 +343,7 @@ fn a_volume_of_scherlfs_answers_as_the_model() {
     lockstep_of(64, &without_caches(), op());
 }
 
-/// ScherlFS on a disk that sleeps: nothing of it is kept in memory, one index and one keep see all of its mounts, fsyncs go to
-/// a stage.
+/// ScherlFS on a disk that spins down: no caches, one index and one keep for all of its mounts, fsyncs go to a stage.
 fn archive(mib: u64) -> ScherlFs {
     let beside = scherlfs::Beside {
         index: Some(Arc::new(Memory::new(scherlfs::index_blocks(mib << 8).unwrap()))),

@@ -1,17 +1,17 @@
-//! What can be asked of a volume and of the plain tree?
+//! Which operations run on a volume and on the plain tree?
 //!
-//! Operations name things by small indexes into what exists, so that a sequence stays meaningful
-//! when a part of it is taken away. Files without a name stay known until the next remount.
+//! Operations refer to objects by small indexes, so a sequence stays valid when a part of it is removed. Files without
+//! a name remain known until the next remount.
 
 use vfs::{Allocate, FileKind, Moving};
 
-/// Which object: an index into all there are, wrapped around.
+/// An object: an index into all existing ones, wrapped around.
 #[derive(Debug, Clone, Copy)]
 pub struct Which(pub u8);
-/// Which directory, wrapped around; the last few mean any object.
+/// A directory, wrapped around; the last few mean any object.
 #[derive(Debug, Clone, Copy)]
 pub struct Dir(pub u8);
-/// Which of a few names, short and long, wrapped around.
+/// One of a few names, short and long, wrapped around.
 #[derive(Debug, Clone, Copy)]
 pub struct Name(pub u8);
 
@@ -38,7 +38,7 @@ pub enum Op {
     Rmdir(Dir, Name),
     Rename(Dir, Name, Dir, Name, u32),
     Write(Which, u64, u32, u8),
-    /// A few bytes of those that are there.
+    /// Changes a few existing bytes.
     Nudge(Which, u64, u8, u8),
     Truncate(Which, u64),
     Allocate(Which, Allocate, u64, u64),

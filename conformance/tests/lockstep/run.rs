@@ -20,26 +20,26 @@ use vfs::Error::{NameTooLong, NotDirectory, NotFound};
 
 use super::op::{Dir, Name, Op, Which};
 
-/// Blocks of files that were brought together, of all volumes of this process.
+/// Blocks of files that were defragmented, on all volumes of this process.
 pub static MOVED: AtomicU64 = AtomicU64::new(0);
 
-/// What the two disagree on.
+/// The difference between the two.
 pub type Disagreement = String;
 type Judged<T = ()> = std::result::Result<T, Disagreement>;
 
-/// Shifting a file larger than this block by block takes too long to be asked for, in bytes.
+/// Larger files are not shifted block by block, which takes too long; in bytes.
 const SHIFT_MAX: u64 = 64 << 20;
-/// The first so many bytes of every file are compared, holes and all.
+/// This many first bytes of every file are compared, including holes.
 const WHOLE_MAX: u64 = 1 << 20;
 
-/// A volume and the tree it should be.
+/// A volume and its expected tree.
 pub struct Lockstep<S: Subject> {
     medium: Medium,
     clock: Arc<VirtualClock>,
     subject: S,
     volume: Arc<S::Volume>,
     plain: Plain,
-    /// The volume's number of each object, and references held; `None` once nobody holds it.
+    /// The volume's number of each object, and the references held; `None` if not referenced.
     held: Vec<Option<(Ino, u64)>>,
     /// Pages that became deltas, up to the last remount.
     deltas: u64,
@@ -53,7 +53,8 @@ fn agree<A, B>(ours: Result<A>, plain: Result<B>) -> Judged<Option<(A, B)>> {
     match (ours, plain) {
         (Ok(a), Ok(b)) => Ok(Some((a, b))),
         (Err(a), Err(b)) if discriminant(&a) == discriminant(&b) => Ok(None),
-        // No name at all goes into what is no directory or is gone, one too long the less: either may be said.
+        // No name can be created in a non-directory or a deleted directory, in particular not one that is too long:
+        // either error is correct.
         (Err(NotDirectory | NotFound), Err(NameTooLong)) => Ok(None),
         (a, b) => Err(format!("volume {:?}, model {:?}", a.map(drop), b.map(drop))),
     }
@@ -65,7 +66,7 @@ fn same<T: PartialEq + Debug>(what: &str, ours: T, plain: T) -> Judged {
 
 fn same_bytes(offset: u64, ours: &[u8], plain: &[u8]) -> Judged {
     same("bytes read", ours.len(), plain.len())?;
-    // As a whole first: byte by byte this would take a quarter of the test.
+    // Compare as a whole first: byte by byte would take a quarter of the test's time.
     if ours == plain {
         return Ok(());
     }
@@ -84,7 +85,7 @@ fn attribute(n: u8) -> Vec<u8> {
 }
 
 impl<S: Subject> Lockstep<S> {
-    /// A fresh volume of `mib` MiB.
+    /// A new volume of `mib` MiB.
     pub fn new(mib: u64, subject: S) -> Judged<Self> {
         let medium = Medium::new(mib * 256, subject.zoning(mib * 256));
         let clock = Arc::new(VirtualClock::default());
@@ -99,8 +100,8 @@ impl<S: Subject> Lockstep<S> {
         Ok(Lockstep { medium, clock, subject, volume, plain, held, deltas: 0 })
     }
 
-    /// Runs all operations, then compares the whole tree twice: as mounted, and after a remount. Returns how many pages
-    /// became deltas.
+    /// Runs all operations, then compares the whole tree twice: as mounted, and after a remount. Returns the number of
+    /// pages that became deltas.
     pub fn run(mut self, ops: &[Op]) -> Judged<u64> {
         for (n, op) in ops.iter().enumerate() {
             self.step(op).map_err(|e| format!("operation {n}, {op:?}: {e}"))?;
@@ -274,7 +275,7 @@ impl<S: Subject> Lockstep<S> {
                 same_bytes(offset, &found[..n], &bytes.read(offset, len.into()))?;
             }
             Op::Seek(_, offset) => {
-                // What is not zero must be found as data, and never as a hole.
+                // Nonzero bytes must be found as data, never as a hole.
                 let holds = |from: u64| bytes.read(from, 4096 - from % 4096).iter().any(|&x| x != 0);
                 let starts = bytes.blocks().map(|b| offset.max(b * 4096)).filter(|s| s / 4096 >= offset / 4096);
                 let first = starts.filter(|&s| holds(s)).min();
@@ -312,7 +313,7 @@ impl<S: Subject> Lockstep<S> {
         }
     }
 
-    /// Compares a directory's names; returns them with the numbers they lead to.
+    /// Compares a directory's names; returns them with their inode numbers.
     fn compare_names(&self, id: usize, ino: Ino) -> Judged<Vec<(Vec<u8>, Ino)>> {
         let own = if id == 0 { self.subject.own_names() } else { &[] };
         let mut found = Vec::new();
@@ -357,7 +358,7 @@ impl<S: Subject> Lockstep<S> {
         };
         range(0, WHOLE_MAX)?;
         bytes.blocks().try_for_each(|b| range(b.saturating_sub(1) * 4096, 3 * 4096))?;
-        // And nothing where the model has nothing.
+        // And no data where the model has none.
         let mut at = 0;
         while let Ok(data) = self.volume.seek(ino, at, Seek::Data) {
             at = (data / 4096 + 1) * 4096;
@@ -375,7 +376,7 @@ impl<S: Subject> Lockstep<S> {
         Ok(())
     }
 
-    /// Unmounts, checks, mounts, finds everything again by name and compares it.
+    /// Unmounts, checks, mounts, looks everything up by name and compares it.
     fn remount(&mut self) -> Judged {
         for (ino, refs) in self.held.iter().flatten() {
             self.volume.forget(*ino, *refs);

@@ -1,8 +1,8 @@
-//! A phone's volume: encrypted, folding and sealed files, changed by Linux and by us in turn.
+//! A phone's volume: encrypted, casefolded and sealed files, changed by Linux and by us in turn.
 //!
 //! The volumes are made by `mkfs.f2fs -g android`, with case folding and compression. The same scripts run on Linux's
-//! mount and on ours, and must print the same ([`FOLDED`], [`LOCKED`]). What Linux encrypted it reads again with the key
-//! after we moved it; what fs-verity sealed it verifies.
+//! mount and on ours, and must print the same ([`FOLDED`], [`LOCKED`]). After we move files that Linux encrypted, Linux
+//! reads them with the key; files sealed by fs-verity still verify.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,7 +23,7 @@ const FOLDED: &str = include_str!("folded.pl");
 const LOCKED: &str = include_str!("locked.pl");
 const FILL: &str = include_str!("fill.sh");
 
-/// A kernel with Unicode and fs-verity; `None`, said aloud, where none was built.
+/// A kernel with Unicode and fs-verity; without one, prints a message and returns `None`.
 fn linux() -> Option<Kernel> {
     match Linux::complete() {
         Ok(linux) => Some(equipped(Kernel::of(linux))),
@@ -34,7 +34,7 @@ fn linux() -> Option<Kernel> {
     }
 }
 
-/// An image as Android makes them.
+/// An image as Android makes it.
 fn phone(work: &Path) -> PathBuf {
     let image = work.join("phone.img");
     let mkfs = Mkfs {
@@ -45,8 +45,8 @@ fn phone(work: &Path) -> PathBuf {
     image
 }
 
-/// An encrypted tree by a kernel that has the ciphers, and the sums that it prints; `None`, said aloud, with one that has
-/// them not.
+/// An encrypted tree made by a kernel that has the ciphers, and its printed checksums; if the kernel lacks them, prints
+/// a message and returns `None`.
 fn filled(work: &Path) -> Option<(Kernel, PathBuf, String)> {
     let kernel = linux()?;
     let image = phone(work);
@@ -61,14 +61,14 @@ fn filled(work: &Path) -> Option<(Kernel, PathBuf, String)> {
     Some((kernel, image, sums))
 }
 
-/// What Linux reads with the key.
+/// Checksums of what Linux reads with the key.
 fn sums(kernel: &Kernel, image: &Path, what: &str) -> String {
     let run = kernel.run(image, &format!("{FILL}\nkey >/dev/null; sums {what} >$OUT/sums")).expect_ok();
     assert_no_complaints(&run);
     printed(run.out(), "sums")
 }
 
-/// The kernel finds no fault; that quotas must be counted is what the volume says itself.
+/// The kernel finds no errors; that quotas must be counted is stated by the volume itself.
 #[track_caller]
 fn assert_no_complaints(run: &KernelRun) {
     let about_quota = |line: &&str| !line.contains("quota file may be corrupted, skip loading it");
@@ -95,7 +95,7 @@ fn on_ours(mount: &OnFuse, script: &str) -> String {
     String::from_utf8_lossy(&out.stdout).into_owned()
 }
 
-/// `assert_same`, but for what the script says.
+/// `assert_same`, except for the script's own messages.
 #[track_caller]
 fn assert_answers(ours: &str, linux: &str) {
     let differ = ours.lines().zip(linux.lines()).find(|(a, b)| a != b);
@@ -140,14 +140,14 @@ fn a_locked_tree_and_a_sealed_file_answer_as_linux_answers() {
     let mount = OnFuse::mount(ours, copy);
     assert_answers(&on_ours(&mount, LOCKED), &linux);
     let (_work, copy) = mount.end();
-    // What is left Linux reads with the key, as from its own.
+    // Linux reads the remaining files with the key, as on its own volume.
     let rest = sums(&kernel, &copy, ".");
     assert_eq!(rest, sums(&kernel, &image, "."));
     assert!(rest.lines().count() > 15, "{rest}");
     assert_clean(&copy);
 }
 
-/// Cleans what the background finds worth it, and brings every file's blocks to new places.
+/// Cleans what the background considers worth cleaning, and moves every file's blocks.
 fn move_everything(volume: &Arc<Volume>, files: &[Ino]) -> u64 {
     let settings = Settings { step_blocks: 64, ..volume.cleaning() };
     let mut moved = 0;
@@ -190,7 +190,7 @@ fn what_linux_encrypted_and_sealed_it_reads_after_we_moved_it() {
     let mut all = Vec::new();
     files(&volume, volume.root(), &mut all);
     assert!(all.len() > 20);
-    // Large files of ours come and go between them, so that segments become worth cleaning.
+    // Create and delete large files in between, so that segments become worth cleaning.
     let new = vfs::NewNode { kind: vfs::FileKind::Regular, perm: 0o644, umask: 0, rdev: vfs::DeviceNumber::default() };
     for round in 0..12 {
         let name = format!("filler-{round}");
@@ -253,7 +253,7 @@ fn what_linux_synced_with_the_key_is_recovered_without_it() {
     paths_below(&volume, volume.root(), "", &mut paths);
     paths.sort();
     unmount(volume);
-    // A name that is shown without the key begins with its hash, which only the inode had.
+    // A name shown without the key begins with its hash, which only the inode had.
     let linux = kernel.run(&copy, "find . -mindepth 1 | cut -c 2- | LC_ALL=C sort").expect_ok();
     assert_eq!(paths.join("\n"), linux.stdout.trim_end());
     assert_eq!(sums(&kernel, &image, "enc sealed"), synced);
@@ -268,7 +268,7 @@ fn what_linux_synced_with_the_key_is_recovered_without_it() {
 fn an_encoding_that_nobody_knows_is_read_and_not_written() {
     let work = work_dir();
     let image = work.path().join("volume.img");
-    // Without -C the superblock names no encoding, and Linux refuses the volume.
+    // Without -C the superblock has no encoding, and Linux refuses the volume.
     Mkfs::with_features(["casefold"]).format(&image, 64 * MIB).expect("mkfs.f2fs formats");
     drop(mount_ro(&image));
     let dev = device::FileDevice::open(&image, device::Access::ReadWrite).expect("opened");

@@ -1,5 +1,5 @@
-//! Images, volumes and mounts that the system tests need, and the verdict of both checkers on an image.
-// Each test program uses its part.
+//! Images, volumes and mounts for the system tests, and both checkers' verdict on an image.
+// Each test program uses only part of it.
 #![allow(dead_code)]
 
 use std::path::{Path, PathBuf};
@@ -18,12 +18,12 @@ use volume::Kind;
 
 pub const MIB: u64 = 1 << 20;
 
-/// Whether the long variants are asked for.
+/// Whether the long variants are requested.
 pub fn deep() -> bool {
     std::env::var_os("JOULEFS_DEEP").is_some_and(|v| v == "1")
 }
 
-/// A directory for one test's images: in memory where there is room, for no test asks for a real disk.
+/// A directory for one test's images: in memory if there is space, since no test needs a real disk.
 pub fn work_dir() -> TempDir {
     let mut builder = tempfile::Builder::new();
     builder.prefix("joulefs-test-");
@@ -45,10 +45,10 @@ pub fn equipped(kernel: Kernel) -> Kernel {
         .program("churn", env!("CARGO_BIN_EXE_churn"))
 }
 
-/// What two readers of one image must agree on.
+/// The listing on which two readers of one image must agree.
 pub const TREELIST: &str = "treelist --directory-sizes --blocks .";
 
-/// The ways `mkfs.f2fs` is asked to format.
+/// The formats made by `mkfs.f2fs`.
 pub fn their_formats() -> [(&'static str, Mkfs); 4] {
     let modern = [
         "extra_attr",
@@ -67,13 +67,12 @@ pub fn their_formats() -> [(&'static str, Mkfs); 4] {
     ]
 }
 
-/// The text a run of the kernel left in its `$OUT`.
+/// The text that a run of the kernel left in its `$OUT`.
 pub fn printed(out: &Path, name: &str) -> String {
     std::fs::read_to_string(out.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 
-/// A listing without modification times of directories: a name that is recovered changes its directory
-/// when it is recovered.
+/// A listing without modification times of directories: recovering a name changes its directory.
 pub fn without_directory_times(listing: &str) -> String {
     let strip = |line: &str| {
         let words = line.split(' ');
@@ -87,7 +86,7 @@ pub fn without_directory_times(listing: &str) -> String {
     listing.lines().map(strip).collect()
 }
 
-/// Mounts whatever device.
+/// Mounts a device.
 #[allow(clippy::result_large_err)]
 pub fn mount_device(dev: Arc<dyn BlockDevice>, read_only: bool) -> Result<Arc<Volume>, MountError> {
     let options = MountOptions { read_only, ..MountOptions::default() };
@@ -101,20 +100,20 @@ pub fn mount_rw(image: &Path) -> Arc<Volume> {
     mount_device(Arc::new(dev), false).unwrap_or_else(|e| panic!("{}: {e}", image.display()))
 }
 
-/// Mounts an image file for reading alone.
+/// Mounts an image file read-only.
 #[track_caller]
 pub fn mount_ro(image: &Path) -> Arc<Volume> {
     let dev = device::open_image(image, Access::ReadOnly).unwrap_or_else(|e| panic!("{e}"));
     mount_device(dev, true).unwrap_or_else(|e| panic!("{}: {e}", image.display()))
 }
 
-/// Everything two readers of one image must agree on.
+/// The listing on which two readers of one image must agree.
 #[track_caller]
 pub fn list(volume: &Volume) -> String {
     of_vfs(volume, Listing::of_one_image()).unwrap_or_else(|e| panic!("cannot list: {e}"))
 }
 
-/// The listing of an image in memory, mounted for reading.
+/// The listing of an image in memory, mounted read-only.
 #[track_caller]
 pub fn list_memory(memory: Memory) -> String {
     list(&mount_device(Arc::new(memory), true).unwrap_or_else(|e| panic!("{e}")))
@@ -135,7 +134,7 @@ pub fn our_fsck(image: &Path) -> Report {
     ::fsck::check(&dev, &::fsck::Options::default()).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// Demands that an image is without fault for our checker and for `fsck.f2fs`, and was unmounted.
+/// Checks that an image has no errors, for our checker and for `fsck.f2fs`, and was unmounted.
 #[track_caller]
 pub fn assert_clean(image: &Path) {
     let report = our_fsck(image);
@@ -146,8 +145,8 @@ pub fn assert_clean(image: &Path) {
         assert!(assert_fsck_clean(image).unmounted());
         return;
     }
-    // Usage is to be counted anew. `fsck.f2fs` does that even in a dry run, where it trips over its own
-    // unwritten changes, so what counts is a run on a copy that may write, and what it finds afterwards.
+    // Usage must be recounted. `fsck.f2fs` does that even in a dry run, where it trips over its own unwritten changes.
+    // So the result of a run on a writable copy counts, and what it finds afterwards.
     let other = verdict.complaints.iter().find(|line| !line.contains("quotaio_tree"));
     assert!(other.is_none() && verdict.unmounted(), "{}", verdict.output);
     let copy = image.with_extension("quota");
@@ -160,7 +159,7 @@ pub fn assert_clean(image: &Path) {
     std::fs::remove_file(&copy).expect("removed");
 }
 
-/// Demands that an image that was not unmounted is without fault for both checkers.
+/// Checks that an image that was not unmounted has no errors for both checkers.
 #[track_caller]
 pub fn assert_sound(image: &Path) {
     let report = our_fsck(image);
@@ -169,14 +168,14 @@ pub fn assert_sound(image: &Path) {
     assert!(verdict.clean(), "fsck.f2fs on {}:\n{}", image.display(), verdict.output);
 }
 
-/// Unmounts a volume nobody else holds, so that its image is free.
+/// Unmounts a volume without other references, so that its image is free.
 #[track_caller]
 pub fn unmount(volume: Arc<Volume>) {
     volume.unmount().unwrap_or_else(|e| panic!("unmount: {e}"));
     assert!(Arc::into_inner(volume).is_some(), "somebody still holds the volume");
 }
 
-/// A volume of an image, of whichever file system it is.
+/// Mounts an image of either file system.
 fn either(image: &Path) -> Arc<dyn FileSystem> {
     let dev = Arc::new(FileDevice::open(image, Access::ReadWrite).unwrap_or_else(|e| panic!("{e}")));
     let kind = volume::probe(&*dev).unwrap_or_default();
@@ -184,7 +183,7 @@ fn either(image: &Path) -> Arc<dyn FileSystem> {
     mounted.unwrap_or_else(|e| panic!("{}: {e}", image.display())).volume()
 }
 
-/// A volume of ours on a real FUSE mount.
+/// Our volume on a real FUSE mount.
 pub struct OnFuse {
     pub work: TempDir,
     pub image: PathBuf,
@@ -193,7 +192,7 @@ pub struct OnFuse {
 }
 
 impl OnFuse {
-    /// Formats `mib` MiB as `options` say and mounts them.
+    /// Formats `mib` MiB with `options` and mounts them.
     pub fn new(mib: u64, options: &f2fs::mkfs::Options) -> Self {
         let work = work_dir();
         let image = work.path().join("volume.img");
@@ -201,7 +200,7 @@ impl OnFuse {
         Self::mount(work, image)
     }
 
-    /// The same of ScherlFS.
+    /// The same with ScherlFS.
     pub fn scherlfs(mib: u64) -> Self {
         let work = work_dir();
         let image = work.path().join("volume.img");
@@ -237,17 +236,16 @@ impl OnFuse {
         self.mounted.unmount_on_signals().expect("signals are heard");
     }
 
-    /// Waits for an end that something else brings about.
+    /// Waits for an unmount from elsewhere.
     pub fn wait(self) -> (TempDir, PathBuf) {
         self.mounted.wait().unwrap_or_else(|e| panic!("{e}"));
         (self.work, self.image)
     }
 
-    /// Unmounts; all checkers of its file system must be content.
+    /// Unmounts; all checkers of its file system must find no errors.
     #[track_caller]
     pub fn end(self) -> (TempDir, PathBuf) {
-        // A test beside this one that is just starting a program holds copies of all descriptors for
-        // a moment.
+        // A concurrent test that is just starting a program has copies of all descriptors for a moment.
         let mut tries = 0;
         while let Err(e) = self.mounted.unmount() {
             tries += 1;

@@ -1,8 +1,8 @@
-//! What is in a script: how much of it changes what is there, and by how much?
+//! How much of a script's traffic rewrites existing pages, and how much do those pages change?
 //!
-//! The numbers of MedFS FAST'25, Tables 1 and 2 and Figure 1, counted without any file system: pages are written when a file
-//! is synced, or five seconds after they changed, as a kernel does. A page that was written before is an *update*, and is
-//! compared with what was written then. This is the plain model that a volume's own counts are held against.
+//! Counts the numbers of MedFS FAST'25, Tables 1 and 2 and Figure 1, without any file system: like a kernel, it writes
+//! pages when a file is synced, or five seconds after they changed. A page written before is an *update* and is
+//! compared with its previous contents. A volume's own counts are checked against this plain model.
 
 use std::collections::BTreeMap;
 
@@ -11,55 +11,57 @@ use format::{Block, delta};
 
 use super::tape::{Call, Script};
 
-/// Files up to so many bytes lie in their inodes, so that no page of them is written (a volume made by `joulefs mkfs`).
+/// Files up to this many bytes lie in their inodes, so none of their pages is written (on a volume made by `joulefs
+/// mkfs`).
 const INLINE: usize = 3400;
-/// Files smaller than this are small (Table 1).
+/// Files smaller than this many bytes are small (Table 1).
 const SMALL: usize = 3_690_000;
-/// Address words of an inode, with neither extra attributes nor extended ones (MedFS FAST'25, section 2.1).
+/// Address words of an inode without extra attributes or extended attributes (MedFS FAST'25, section 2.1).
 const WORDS: usize = 923;
-/// Deltas for which a page has room, at least: the thresholds of Figure 12 (a).
+/// Minimum number of deltas that must fit in a page: the thresholds of Figure 12 (a).
 const TO_A_PAGE: [usize; 6] = [2, 3, 4, 5, 6, 8];
-/// Seconds after which changed pages are written.
+/// Changed pages are written after this many seconds.
 const WRITEBACK: f64 = 5.0;
 
-/// What was counted.
+/// The counts.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Census {
     /// Pages written.
     pub pages: u64,
-    /// Those of them that were written before.
+    /// Pages that had been written before.
     pub updates: u64,
     /// Differing bytes of all updates.
     pub differing: u64,
-    /// Updates whose LZO-compressed difference takes less than 256 bytes,
+    /// Updates whose LZO-compressed difference takes less than 256 bytes.
     pub below_256: u64,
-    /// and less than 819.
+    /// Updates whose LZO-compressed difference takes less than 819 bytes.
     pub below_819: u64,
-    /// Bytes of all differences below 256, so compressed.
+    /// Bytes of all compressed differences below 256 bytes.
     pub small_bytes: u64,
-    /// Updates that the codecs here bring to 255 bytes or less, and how many bytes these take.
+    /// Updates whose delta takes at most 255 bytes with our codecs.
     pub ours: u64,
-    /// See `ours`.
+    /// Bytes of the deltas counted in `ours`.
     pub our_bytes: u64,
-    /// Bytes of all pages, each compressed alone by LZO.
+    /// Bytes of all pages, each compressed separately by LZO.
     pub compressed: u64,
-    /// Pages that are updates of a database, a journal or a log.
+    /// Updates of databases, journals and logs.
     pub sqlite_updates: u64,
-    /// The same of temporary files.
+    /// Updates of temporary files.
     pub temporary_updates: u64,
-    /// Files that were written, and the small ones of them.
+    /// Files written.
     pub files: u64,
-    /// See `files`.
+    /// Small files written.
     pub small_files: u64,
-    /// Of the files those of databases, journals and logs,
+    /// Databases, journals and logs among the files.
     pub sqlite_files: u64,
-    /// and the temporary ones.
+    /// Temporary files among the files.
     pub temporary_files: u64,
-    /// Percent of the inode's address words that no address takes, added up over all files.
+    /// Percent of each inode's address words that are unused, summed over all files.
     pub free_words: f64,
-    /// By [`TO_A_PAGE`]: updates whose LZO-compressed difference lets so many into a page, and the bytes of these.
+    /// By [`TO_A_PAGE`]: updates whose LZO-compressed difference is small enough for that many to fit in a page, and
+    /// the bytes of these differences.
     pub packed: [(u64, u64); TO_A_PAGE.len()],
-    /// Different pages that were updated.
+    /// Distinct pages that were updated.
     pub updated_pages: u64,
     /// Syncs.
     pub syncs: u64,
@@ -80,7 +82,7 @@ struct Watched {
     pages: BTreeMap<usize, Page>,
     name: String,
     written: bool,
-    /// It once was too large for its inode.
+    /// Has been too large for its inode.
     grown: bool,
     gone: bool,
 }
@@ -89,7 +91,7 @@ fn compressed(page: &[u8]) -> usize {
     lzokay_native::compress(page).map_or(BLOCK, |c| c.len().min(BLOCK))
 }
 
-/// How large the difference of an update is.
+/// Counts the size of an update's difference.
 fn sizes(census: &mut Census, old: &Block, new: &Block) {
     let xor: Vec<u8> = old.iter().zip(new).map(|(a, b)| a ^ b).collect();
     let small = compressed(&xor);
@@ -184,7 +186,7 @@ impl Watched {
         self.name.starts_with("todelete_")
     }
 
-    /// Percent of its inode's address words that are free.
+    /// Percent of the inode's address words that are unused.
     fn free_words(&self) -> f64 {
         let taken = if self.grown { self.bytes.len().div_ceil(BLOCK) } else { self.bytes.len().div_ceil(4) };
         100.0 * WORDS.saturating_sub(taken) as f64 / WORDS as f64
@@ -192,7 +194,8 @@ impl Watched {
 }
 
 impl Census {
-    /// Of a script; of its preparation only what it leaves. Without `sizes` nothing is compressed, which takes longest.
+    /// Counts a script; of its preparation only the resulting files. Without `sizes`, skips compression, the slowest
+    /// part.
     pub fn of(script: &Script, sizes: bool) -> Census {
         let mut census = Census { sizes, ..Census::default() };
         let mut files: Vec<Watched> = Vec::new();
@@ -239,33 +242,33 @@ impl Census {
     pub fn update_ratio(&self) -> f64 {
         100.0 * self.updates as f64 / self.pages.max(1) as f64
     }
-    /// Percent of an updated page that differs (Table 1: UD).
+    /// Percent of an updated page that differs, on average (Table 1: UD).
     pub fn update_difference(&self) -> f64 {
         100.0 * self.differing as f64 / (self.updates.max(1) * BLOCK as u64) as f64
     }
-    /// Percent that LZO saves of the pages (Table 2: CCR).
+    /// Percent that LZO saves on pages (Table 2: CCR).
     pub fn page_compression(&self) -> f64 {
         100.0 - 100.0 * self.compressed as f64 / (self.pages.max(1) * BLOCK as u64) as f64
     }
-    /// Percent that LZO over the difference saves of those updates that come below 256 bytes (Table 2: DCR).
+    /// Percent that LZO saves on updates whose compressed difference is below 256 bytes (Table 2: DCR).
     pub fn delta_compression(&self) -> f64 {
         100.0 - 100.0 * self.small_bytes as f64 / (self.below_256.max(1) * BLOCK as u64) as f64
     }
-    /// Percent of an inode's address words that are free, the mean of all files (Figure 1 (b)).
+    /// Percent of an inode's address words that are unused, mean over all files (Figure 1 (b)).
     pub fn free_in_inodes(&self) -> f64 {
         self.free_words / self.files.max(1) as f64
     }
-    /// Percent of the files.
+    /// A count as a percentage of the files.
     pub fn of_files(&self, count: u64) -> f64 {
         100.0 * count as f64 / self.files.max(1) as f64
     }
-    /// For so many deltas to a page, percent of the pages that are written where all smaller differences are packed
-    /// without a gap and nothing says where they are (Figure 12 (a)).
+    /// For each number of deltas per page: percent of the pages still written if all smaller differences are packed
+    /// without gaps and without metadata (Figure 12 (a)).
     pub fn thresholds(&self) -> impl Iterator<Item = (usize, f64)> {
         let written = |(updates, bytes): (u64, u64)| (self.pages - updates) as f64 + bytes as f64 / BLOCK as f64;
         TO_A_PAGE.into_iter().zip(self.packed).map(move |(n, p)| (n, 100.0 * written(p) / self.pages.max(1) as f64))
     }
-    /// Percent of the updates.
+    /// A count as a percentage of the updates.
     pub fn of_updates(&self, count: u64) -> f64 {
         100.0 * count as f64 / self.updates.max(1) as f64
     }
@@ -275,7 +278,7 @@ fn all(files: &mut [Watched], mut census: Option<&mut Census>) {
     files.iter_mut().filter(|f| !f.gone).for_each(|f| f.write(census.as_deref_mut()));
 }
 
-/// Another file takes this name.
+/// Removes the file that another file's new name replaces.
 fn gone(files: &mut [Watched], name: &str) {
     files.iter_mut().filter(|f: &&mut Watched| f.name == name).for_each(|f| f.gone = true);
 }

@@ -1,8 +1,8 @@
 //! What do applications do to their databases?
 //!
-//! Schemas and transactions like those of chats, mail, timelines, caches and settings, made by SQLite itself on a
-//! [`Tape`]. Each transaction is what one thing that a user or the network does leads to. Settings are Android's: pages of
-//! 4 KiB, a cache of 2,000 KiB, a checkpoint of a log of 100 pages, a journal that is cut at 512 KiB.
+//! Schemas and transactions like those of messaging, mail, timelines, caches and settings, executed by SQLite itself on
+//! a [`Tape`]. Each transaction results from one action of a user or the network. Settings are Android's: pages of 4
+//! KiB, a cache of 2,000 KiB, a checkpoint of the log every 100 pages, a journal truncated at 512 KiB.
 
 use std::sync::Arc;
 
@@ -17,25 +17,24 @@ use crate::error::LabError;
 use crate::sqlite_disk::{Directory, Habits, ONE_AT_A_TIME, Registered, SyncsDirectory};
 use device::Rng;
 
-/// SQLite's journal.
+/// SQLite's journal mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Journal {
     /// A write-ahead log.
     Wal,
-    /// A journal that is deleted,
+    /// A journal that is deleted.
     Delete,
-    /// cut,
+    /// A journal that is truncated.
     Truncate,
-    /// or kept and marked as void.
+    /// A journal that is kept and marked invalid.
     Persist,
-    /// One in the process's memory: what is left of SQLite's calls is what it asks of a disk that takes a batch of pages
-    /// whole or not at all.
+    /// A journal in memory: SQLite's remaining calls are those for a disk with atomic batch writes.
     Memory,
 }
 
 impl Journal {
-    /// SQLite's word.
+    /// The value of SQLite's `journal_mode`.
     pub fn word(self) -> &'static str {
         match self {
             Journal::Wal => "wal",
@@ -47,24 +46,24 @@ impl Journal {
     }
 }
 
-/// What a database is for, and so what its transactions are.
+/// What a database is for; this determines its transactions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// Messages of a chat, with the list of chats: a message comes, goes, is read.
+    /// Messages and a list of conversations: messages arrive, are deleted, are read.
     Chat,
-    /// Mail: a letter with its text, labels, the state of a folder.
+    /// Mail: a message's text, its labels, and the state of its folder.
     Mail,
-    /// Records as a service answers them: twenty come, as many of the oldest go, some are liked.
+    /// Records from a service: twenty arrive, the twenty oldest are deleted, some are liked.
     Timeline,
-    /// What lies in a cache: when each was last used.
+    /// Index of a cache: when each entry was last used.
     Cache,
     /// Counters, dates and flags by name.
     Settings,
-    /// People, with the rows by which names and numbers are found.
+    /// People, with rows to look up names and numbers.
     Contacts,
 }
 
-/// A record as it is stored: what people read, and as much that they do not, identities and what is compressed already.
+/// A stored record: readable text and as many bytes of identifiers and compressed data.
 fn packed(text: &str, rng: &mut Rng) -> Vec<u8> {
     let mut record = text.as_bytes().to_vec();
     let mut rest = vec![0; 40 + record.len()];
@@ -76,11 +75,11 @@ fn packed(text: &str, rng: &mut Rng) -> Vec<u8> {
 /// A database that an application keeps open.
 pub struct Database {
     db: Connection,
-    // Ends after the connection.
+    // Must be dropped after the connection.
     _disk: Registered,
     purpose: Purpose,
     rows: i64,
-    /// The time of the application, in seconds.
+    /// The application's clock, in seconds.
     now: i64,
 }
 
@@ -88,7 +87,7 @@ const CHATS: u64 = 40;
 const KEYS: u64 = 120;
 
 impl Database {
-    /// Makes one with so many rows in it.
+    /// Creates a database with this many rows.
     pub fn make(
         tape: &Tape,
         name: &str,
@@ -103,7 +102,7 @@ impl Database {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let db = Connection::open_with_flags_and_vfs(name, flags, disk.name())?;
         if journal == Journal::Wal {
-            // The log's index is in memory, which is written to the device neither here nor there.
+            // The index of the log stays in memory. It is never written to the device, on Android either.
             db.pragma_update_and_check(None, "locking_mode", "exclusive", |_| Ok(()))?;
         }
         let wanted = journal.word();
@@ -195,7 +194,7 @@ impl Database {
     }
 
     fn recent(&self, rng: &mut Rng) -> i64 {
-        // The last ones are looked at more often.
+        // Recent rows are read more often.
         let back = (self.rows as f64).powf(rng.unit()) as i64;
         (self.rows - back).max(1)
     }
@@ -211,7 +210,7 @@ impl Database {
         &self.db
     }
 
-    /// Something new comes.
+    /// Inserts something new.
     pub fn arrives(&mut self, writer: &Writer, rng: &mut Rng) -> Result<(), LabError> {
         self.db.execute_batch("BEGIN")?;
         match self.purpose {
@@ -247,7 +246,7 @@ impl Database {
         Ok(())
     }
 
-    /// Something that is there changes a little: it is read, liked, used.
+    /// Changes an existing row a little: marks it read, liked or used.
     pub fn changes(&mut self, rng: &mut Rng) -> Result<(), LabError> {
         self.now += 1 + rng.below(20) as i64;
         let (id, now) = (self.recent(rng), self.now);
@@ -321,7 +320,7 @@ impl Purpose {
     }
 }
 
-/// What is in a database, in short: its tables with their rows, and the sum of what is set.
+/// Summary of a database: its tables with their row counts, and checksums.
 pub(super) fn summary(db: &Connection) -> Result<String, LabError> {
     let mut tables = db.prepare("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")?;
     let tables: Vec<String> = tables.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
@@ -336,7 +335,7 @@ pub(super) fn summary(db: &Connection) -> Result<String, LabError> {
     Ok(text)
 }
 
-/// Lets SQLite look whether a database on a volume is whole and holds what it should.
+/// Lets SQLite check that a database on a volume is intact and has the expected contents.
 pub fn check(files: Arc<dyn FileSystem>, name: &str, expected: &str) -> Result<(), LabError> {
     let _alone = ONE_AT_A_TIME.lock();
     let damaged = |what: String| Err(LabError::Damaged { file: name.into(), what });

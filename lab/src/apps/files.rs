@@ -1,14 +1,14 @@
-//! What do applications do to files that are no databases?
+//! What do applications do to files other than databases?
 //!
-//! Temporary files with small changes, key-value stores that append and count in their header, preferences that are
-//! written anew and renamed, journals of text, and media that are written once (MedFS FAST'25, section 3, names the kinds).
+//! Temporary files with small changes, key-value stores that append and update a count in their header, preferences
+//! that are rewritten and renamed, text logs, and media that are written once (the kinds in MedFS FAST'25, section 3).
 
 use device::Rng;
 
 use super::tape::Tape;
 use super::text::Writer;
 
-/// Writes whole blocks of noise in pieces, as a download comes in.
+/// Writes whole blocks of random bytes in pieces, like a download.
 fn noise(tape: &Tape, file: usize, bytes: usize, rng: &mut Rng) {
     let mut piece = vec![0; 64 << 10];
     for at in (0..bytes).step_by(piece.len()) {
@@ -18,7 +18,7 @@ fn noise(tape: &Tape, file: usize, bytes: usize, rng: &mut Rng) {
     }
 }
 
-/// A picture or a piece of sound: written once, seldom synced.
+/// A picture or sound: written once, seldom synced.
 pub fn media(tape: &Tape, number: u64, kib: u64, rng: &mut Rng) {
     let file = tape.open(&format!("cache-{number}.media"));
     noise(tape, file, (kib << 10) as usize + rng.index(4096), rng);
@@ -27,11 +27,11 @@ pub fn media(tape: &Tape, number: u64, kib: u64, rng: &mut Rng) {
     }
 }
 
-/// The intermediate state of an editor: kept in a temporary file, a few places of which change at each step.
+/// An editor's intermediate state: a temporary file, a few places of which change at each step.
 pub fn temporary(tape: &Tape, number: u64, kib: u64, steps: u64, rng: &mut Rng) {
     let name = format!("todelete_{number}");
     let file = tape.open(&name);
-    // Pixels: neighbours are alike.
+    // Pixels: neighbours are similar.
     let mut pixels = vec![0; (kib << 10) as usize];
     pixels.chunks_mut(64).for_each(|c| rng.fill(&mut c[..22]));
     tape.put(file, 0, &pixels);
@@ -48,7 +48,7 @@ pub fn temporary(tape: &Tape, number: u64, kib: u64, steps: u64, rng: &mut Rng) 
     tape.remove(&name);
 }
 
-/// Preferences: all of them are written to a new file, which takes the place of the old one.
+/// Preferences: all are written to a new file that replaces the old one.
 pub fn preferences(tape: &Tape, entries: u64, writer: &Writer, rng: &mut Rng) {
     let mut text = String::from("<?xml version='1.0' encoding='utf-8' standalone='yes' ?>\n<map>\n");
     for n in 0..entries {
@@ -61,7 +61,7 @@ pub fn preferences(tape: &Tape, entries: u64, writer: &Writer, rng: &mut Rng) {
     tape.rename("preferences.xml.new", "preferences.xml");
 }
 
-/// A line for a journal of text.
+/// Appends a line to a text log.
 pub fn line(tape: &Tape, writer: &Writer, rng: &mut Rng) {
     let file = tape.open("events.log");
     let text = format!("{} I {}: {}\n", 1_700_000_000 + rng.below(1 << 20), writer.word(rng), writer.words(rng, 9));
@@ -70,13 +70,13 @@ pub fn line(tape: &Tape, writer: &Writer, rng: &mut Rng) {
     tape.durable(file);
 }
 
-/// A file of state that is written whole each time, whatever changed of it: a few values on every page.
+/// A state file that is always rewritten whole although only a few values on each page change.
 pub fn state(tape: &Tape, kib: u64, changes: usize, rng: &mut Rng) {
     let file = tape.open("state.dat");
     let mut contents = tape.contents(file);
     if contents.is_empty() {
         contents = vec![0; (kib << 10) as usize];
-        // Values among zeroes.
+        // Values separated by zeroes.
         contents.chunks_mut(16).for_each(|c| rng.fill(&mut c[..10]));
     }
     for page in contents.chunks_mut(4096) {
@@ -89,8 +89,7 @@ pub fn state(tape: &Tape, kib: u64, changes: usize, rng: &mut Rng) {
     tape.durable(file);
 }
 
-/// A store of keys and values that appends each new value behind the others and writes in its header how much it has; full,
-/// it is written anew.
+/// A key-value store: appends each new value, updates the count in its header, and is rewritten when full.
 pub fn store(tape: &Tape, kib: u64, writer: &Writer, rng: &mut Rng) {
     let file = tape.open("values.store");
     let contents = tape.contents(file);
@@ -101,7 +100,7 @@ pub fn store(tape: &Tape, kib: u64, writer: &Writer, rng: &mut Rng) {
     if contents.len() < size {
         tape.put(file, 0, &vec![0; size]);
     } else if used + value.len() > size {
-        // What is still valid fills a third.
+        // Valid values fill a third.
         let kept = (0..size / 3).step_by(64).map(|_| format!("{}={};", writer.word(rng), writer.words(rng, 9)));
         let mut kept: Vec<u8> = kept.collect::<String>().into_bytes();
         kept.truncate(size / 3);

@@ -1,16 +1,16 @@
-//! What do applications of a phone write, byte by byte?
+//! What do a phone's applications write, byte by byte?
 //!
-//! MedFS FAST'25 replays what seven applications wrote in half an hour of use; nobody published it. Here are seven in
-//! their place: databases by SQLite itself with schemas and text like such applications', temporary files, stores,
-//! preferences, media, mixed so that the shares that the paper's Table 1 gives for each come out about alike
-//! ([`census`] measures how far). The same seed gives the same bytes.
+//! MedFS FAST'25 replays half an hour of writes by seven applications; the recordings are not published. These seven
+//! applications replace them: SQLite databases with similar schemas and text, temporary files, stores, preferences and
+//! media, mixed so that each application's shares are close to the paper's Table 1 ([`census`] measures how close). The
+//! same seed gives the same bytes.
 //!
-//! * [`database`], [`files`]: the deeds; [`text`]: what people write.
-//! * [`tape`]: takes the calls down; [`salts`]: replaces SQLite's random numbers.
-//! * [`census`]: what is in the calls, counted without any file system.
-//! * [`play`]: makes them again on a volume.
+//! * [`database`], [`files`]: the actions; [`text`]: generated text.
+//! * [`tape`]: records the calls; [`salts`]: replaces SQLite's random numbers.
+//! * [`census`]: counts what the calls write, without any file system.
+//! * [`play`]: replays the calls on a volume.
 //!
-//! Left out: how the paper's applications do it. They are mixtures that have the published shares, not copies.
+//! Left out: the behaviour of the paper's applications. These are mixtures with the published shares, not copies.
 
 pub mod census;
 pub mod database;
@@ -30,35 +30,35 @@ use database::{Database, Journal, Purpose};
 use tape::{Script, Tape};
 use text::Writer;
 
-/// Something an application does.
+/// An action of an application.
 #[derive(Debug, Clone, Copy)]
 enum Deed {
-    /// A transaction of the database of this number: something new comes.
+    /// A transaction that inserts something new into the database with this index.
     Arrives(usize),
-    /// The same: something that is there changes a little.
+    /// A transaction that changes an existing row in the database with this index.
     Changes(usize),
-    /// A file of so many kibibytes that is written once.
+    /// A file of this many KiB, written once.
     Media(u64),
-    /// A temporary file of so many kibibytes, changed in so many steps.
+    /// A temporary file of this many KiB, changed in this many steps.
     Temporary(u64, u64),
-    /// So many preferences, written anew.
+    /// This many preferences, rewritten.
     Preferences(u64),
-    /// A line in a journal of text.
+    /// A line in a text log.
     Line,
-    /// A value in a store of so many kibibytes.
+    /// A value in a store of this many KiB.
     Value(u64),
-    /// A file of state of so many kibibytes, with so many values of each page changed.
+    /// A state file of this many KiB, with this many values changed on each page.
     State(u64, usize),
 }
 
 /// An application.
 pub struct App {
-    /// As the paper abbreviates it.
+    /// The paper's abbreviation.
     pub name: &'static str,
     journal: Journal,
-    /// Databases: name, purpose, rows at first.
+    /// Databases: name, purpose, initial rows.
     databases: &'static [(&'static str, Purpose, u64)],
-    /// What it does in a minute, and how often.
+    /// Actions per minute, with their counts.
     minute: &'static [(Deed, u64)],
 }
 
@@ -124,7 +124,7 @@ pub const APPS: &[App] = &[
     },
 ];
 
-/// What the paper's section 6.2.2 adds to them: a hundred contacts are imported from a card, one after the other.
+/// An addition in the paper's section 6.2.2: a hundred contacts are imported from a card, one after the other.
 pub const IMPORT: App = App {
     name: "IM",
     journal: Journal::Persist,
@@ -133,7 +133,7 @@ pub const IMPORT: App = App {
 };
 
 impl App {
-    /// By its name.
+    /// Finds an application by name.
     pub fn find(name: &str) -> Result<&'static App, LabError> {
         let all = || APPS.iter().chain([&IMPORT]);
         all().find(|a| a.name == name).ok_or_else(|| {
@@ -142,7 +142,7 @@ impl App {
         })
     }
 
-    /// What it does in so many minutes. `journal` is SQLite's in place of the application's own.
+    /// The script of this many minutes. `journal` replaces the application's own SQLite journal mode.
     pub fn script(&self, minutes: u64, seed: u64, journal: Option<Journal>) -> Result<Script, LabError> {
         let _alone = ONE_AT_A_TIME.lock();
         let (tape, writer) = (Tape::default(), Writer::default());
@@ -176,7 +176,7 @@ impl App {
                 tape.wait(pause);
             }
         }
-        // What SQLite does at its end, the application never does: it is stopped.
+        // Exclude the calls with which SQLite closes: a phone stops its applications without closing databases.
         tape.stop();
         let mut script = tape.script();
         for (database, (name, ..)) in databases.iter().zip(self.databases) {

@@ -1,4 +1,4 @@
-//! Makes a script's calls on a file system.
+//! Replays a script's calls on a file system.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, RenameFlags,
 
 use super::tape::{Call, Script};
 
-/// A script on its way.
+/// A script being replayed.
 pub struct Player<'s> {
     script: &'s Script,
-    /// What its files' names begin with.
+    /// Prefix of its file names.
     prefix: String,
     files: Vec<Ino>,
     names: Vec<String>,
@@ -17,36 +17,36 @@ pub struct Player<'s> {
     begun: bool,
 }
 
-/// What a call was, for whoever measures how long it took.
+/// The kind of a call, for latency measurements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Made {
     /// A sync of a file.
     Sync,
     /// A read.
     Read,
-    /// Time is to pass.
+    /// Time must pass.
     Wait(Duration),
     /// Anything else.
     Other,
 }
 
 impl<'s> Player<'s> {
-    /// At the script's beginning.
+    /// Starts at the script's beginning.
     pub fn new(script: &'s Script) -> Self {
         Self::among_others(script, "")
     }
 
-    /// The same beside others on one volume: the names of its files begin with `prefix`.
+    /// Starts a script that shares a volume with others: its file names begin with `prefix`.
     pub fn among_others(script: &'s Script, prefix: &str) -> Self {
         Player { script, prefix: prefix.into(), files: Vec::new(), names: Vec::new(), next: 0, begun: false }
     }
 
-    /// The names of the files that are there.
+    /// The names of the existing files.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.names.iter().filter(|name| !name.is_empty()).map(String::as_str)
     }
 
-    /// The same with their inodes.
+    /// Inodes and names of the existing files.
     pub fn files(&self) -> impl Iterator<Item = (Ino, &str)> {
         self.files
             .iter()
@@ -56,18 +56,18 @@ impl<'s> Player<'s> {
             .map(|(ino, n)| (ino, n.as_str()))
     }
 
-    /// Calls of this part that are left: of the preparation, or of what follows once that has begun.
+    /// Remaining calls of this part: of the preparation or, after [`Player::begin`], of the rest.
     pub fn left(&self) -> usize {
         let end = if self.begun { self.script.calls.len() } else { self.script.prepares };
         end - self.next
     }
 
-    /// The preparation is done.
+    /// Ends the preparation.
     pub fn begin(&mut self) {
         self.begun = true;
     }
 
-    /// Bytes that the next call writes or reads.
+    /// Bytes that the next call reads or writes.
     pub fn bytes(&self) -> u64 {
         match self.script.calls.get(self.next) {
             Some(Call::Write(_, _, bytes)) => bytes.len() as u64,
@@ -76,7 +76,7 @@ impl<'s> Player<'s> {
         }
     }
 
-    /// After a restart of the volume: finds the files again.
+    /// Looks the files up again after a remount.
     pub fn find_again(&mut self, fs: &dyn FileSystem) -> vfs::Result<()> {
         for (ino, name) in self.files.iter_mut().zip(&self.names).filter(|(_, name)| !name.is_empty()) {
             *ino = fs.lookup(fs.root(), name.as_bytes())?.attr.ino;

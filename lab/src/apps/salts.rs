@@ -1,32 +1,32 @@
-//! SQLite's random numbers in files, replaced by ones that are the same in each run.
+//! Replaces SQLite's random numbers in files by reproducible ones.
 //!
-//! A rollback journal begins with a random number that is added to the checksum of each record, a write-ahead log with two
-//! that go into each frame and its checksum. SQLite draws them from the system, and no caller can say from where else. A
-//! delta of such a page would have another length each time. So they are replaced as they are written, together with
-//! the checksums over them (<https://sqlite.org/fileformat2.html>, sections 3 and 4). SQLite reads back what it wrote
-//! only after a crash, and then from the files.
+//! A rollback journal begins with a random number that is added to the checksum of each record; a write-ahead log with
+//! two that go into each frame and its checksum. SQLite draws them from the system, and callers cannot change the
+//! source. Deltas of such pages would differ in length between runs. So the numbers are replaced when they are written,
+//! together with the checksums over them (<https://sqlite.org/fileformat2.html>, sections 3 and 4). SQLite reads them
+//! back only after a crash, and then from the files.
 
 use std::collections::BTreeMap;
 
 use device::Rng;
 
-/// What SQLite takes for a sector where a power cut spares what lies beside what is written.
+/// SQLite's sector size if a power cut does not damage bytes next to a write.
 const SECTOR: u32 = 512;
 const PAGE: u32 = 4096;
-/// A log's first bytes, less the bit that says in which order checksums take bytes.
+/// A log's magic number, without the bit for the byte order of checksums.
 const LOG: u32 = 0x377f_0682;
 const LOG_HEADER: usize = 32;
 const FRAME_HEADER: usize = 24;
 
-/// A sum over a log's words.
+/// A checksum over a log's words.
 type Sum = (u32, u32);
 
 /// A rollback journal.
 #[derive(Default)]
 struct Journal {
-    /// To be added to checksums.
+    /// Added to checksums.
     shift: u32,
-    /// Where a page was just written: its checksum comes here.
+    /// Place of the checksum of the page just written.
     checksum_at: Option<u64>,
 }
 
@@ -34,9 +34,9 @@ struct Journal {
 struct Log {
     big: bool,
     salts: [u8; 8],
-    /// The sum over all before a place.
+    /// The checksum up to each offset.
     sums: BTreeMap<u64, Sum>,
-    /// A frame's header whose page is still to come.
+    /// The header of a frame whose page is not yet written.
     header: Option<(u64, Vec<u8>)>,
 }
 
@@ -45,7 +45,7 @@ enum Kind {
     Log(Log),
 }
 
-/// What is known of files with such numbers.
+/// State of the files that contain such numbers.
 #[derive(Default)]
 pub struct Salts {
     files: BTreeMap<u64, Kind>,
@@ -53,11 +53,11 @@ pub struct Salts {
 }
 
 fn word(bytes: &[u8], at: usize) -> u32 {
-    // OK to unwrap: callers give four bytes more than `at`.
+    // OK to unwrap: callers pass at least four bytes after `at`.
     u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap())
 }
 
-/// A journal's first sector as SQLite writes it first: the mark and the number of records are still to come.
+/// A journal's first sector as SQLite first writes it, before the magic number and the number of records.
 fn begins_journal(bytes: &[u8]) -> bool {
     bytes.len() == SECTOR as usize && bytes[..12] == [0; 12] && (word(bytes, 20), word(bytes, 24)) == (SECTOR, PAGE)
 }
@@ -77,7 +77,7 @@ fn put(bytes: &mut [u8], at: usize, (a, b): Sum) {
 }
 
 impl Log {
-    /// A page after its header, both as they are to be written.
+    /// A frame's header and page with replaced numbers.
     fn frame(&mut self, at: u64, mut header: Vec<u8>, page: &[u8]) -> Option<Vec<u8>> {
         let before = *self.sums.get(&at)?;
         header[8..16].copy_from_slice(&self.salts);
@@ -94,7 +94,7 @@ impl Salts {
         Rng::new(self.drawn).next_u64()
     }
 
-    /// What is to be written in place of these bytes at this place of a file, each piece with its place.
+    /// What to write instead of these bytes at this offset: each piece with its offset.
     pub fn drawn_from_a_seed(&mut self, file: u64, at: u64, bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
         if begins_journal(bytes) {
             let drawn = self.draw() as u32;

@@ -1,8 +1,8 @@
-//! What did a program ask of its files, in order and with every byte?
+//! Which file calls did a program make, in order and with every byte?
 //!
-//! A [`Tape`] holds files in memory and takes down every call that changes or reads them. SQLite runs on one
-//! ([`sqlite_disk`](crate::sqlite_disk)); afterwards the calls are made again on volumes ([`play`](super::play)), the
-//! same bytes on each. Left out: directories (all names lie in one), and reads of what was not written before.
+//! A [`Tape`] holds files in memory and records every call that changes or reads them. SQLite runs on one
+//! ([`sqlite_disk`](crate::sqlite_disk)); later [`play`](super::play) replays the calls on volumes, with identical
+//! bytes. Left out: directories (all names are in one), and reads of data that was not written before.
 
 use std::collections::BTreeMap;
 use std::io::{Error, ErrorKind};
@@ -15,42 +15,42 @@ use parking_lot::Mutex;
 use super::salts::Salts;
 use crate::sqlite_disk::{Files, SyncsDirectory};
 
-/// A file by its number on the tape.
+/// A file's number on the tape.
 pub type File = usize;
 
 /// A call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Call {
-    /// Makes a file of a name.
+    /// Creates a file with a name.
     Make(File, String),
-    /// Writes bytes of the tape at a place.
+    /// Writes a range of the tape's bytes at an offset.
     Write(File, u64, Range<usize>),
-    /// Reads.
+    /// Reads a number of bytes at an offset.
     Read(File, u64, usize),
     /// Sets the size.
     Size(File, u64),
-    /// Makes contents durable, as `fdatasync`.
+    /// Makes contents durable, like `fdatasync`.
     Sync(File),
     /// Makes names durable.
     SyncDirectory,
-    /// Takes the file's name.
+    /// Unlinks the file.
     Delete(File),
-    /// Another name; a file that had it goes.
+    /// Renames; an existing file with that name is replaced.
     Rename(File, String),
-    /// The user or the network lets it wait.
+    /// Pause until the next action of the user or the network.
     Wait(Duration),
 }
 
-/// Calls with their bytes, and how many of them only make what is there before.
+/// Calls with their bytes, and how many of them are preparation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Script {
     /// The calls.
     pub calls: Vec<Call>,
     /// The bytes written.
     pub bytes: Vec<u8>,
-    /// So many of the first calls prepare.
+    /// Number of calls, from the first, that are preparation.
     pub prepares: usize,
-    /// The databases at the end: names, and what is in them ([`summary`](super::database::summary)).
+    /// The databases at the end: names and contents ([`summary`](super::database::summary)).
     pub databases: Vec<(String, String)>,
 }
 
@@ -60,7 +60,7 @@ struct Recorded {
     files: Vec<Vec<u8>>,
     script: Script,
     salts: Salts,
-    /// Nothing is taken down any more.
+    /// Recording has stopped.
     stopped: bool,
 }
 
@@ -103,24 +103,24 @@ impl Recorded {
 pub struct Tape(Arc<Mutex<Recorded>>);
 
 impl Tape {
-    /// What came before was preparation.
+    /// Ends the preparation.
     pub fn begin(&self) {
         let mut tape = self.0.lock();
         tape.script.prepares = tape.script.calls.len();
     }
 
-    /// What comes is not taken down.
+    /// Stops recording.
     pub fn stop(&self) {
         self.0.lock().stopped = true;
     }
 
-    /// What was taken down.
+    /// The recorded script.
     pub fn script(&self) -> Script {
         let mut tape = self.0.lock();
         std::mem::take(&mut tape.script)
     }
 
-    /// The named file, made if it is not there.
+    /// Opens a file; creates it if it does not exist.
     pub fn open(&self, name: &str) -> File {
         let mut tape = self.0.lock();
         match tape.named(name) {
@@ -144,7 +144,7 @@ impl Tape {
         self.0.lock().note(Call::Sync(file));
     }
 
-    /// Takes a name.
+    /// Unlinks a name.
     pub fn remove(&self, name: &str) {
         let mut tape = self.0.lock();
         if let Some(file) = tape.names.remove(name) {
@@ -152,7 +152,7 @@ impl Tape {
         }
     }
 
-    /// Gives a file another name.
+    /// Renames a file.
     pub fn rename(&self, from: &str, to: &str) {
         let mut tape = self.0.lock();
         if let Some(file) = tape.names.remove(from) {
@@ -208,7 +208,7 @@ impl Files for Tape {
         Ok(())
     }
     fn sync(&self, file: u64, _data_only: bool) -> Result<(), Error> {
-        // SQLite on Unix calls fdatasync whatever it is asked.
+        // SQLite on Unix always calls fdatasync, whatever the flags.
         self.durable(file as usize);
         Ok(())
     }

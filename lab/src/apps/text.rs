@@ -1,4 +1,4 @@
-//! Text as people write it, from a seed: a few words often, many seldom.
+//! Text with natural word frequencies, from a seed: few words often, many seldom.
 
 use device::Rng;
 
@@ -14,7 +14,7 @@ const WORDS: &str = "the a to and of in it is you that he was for on are with as
     study still learn plant cover food sun four thought let keep eye never last door between city tree cross since hard \
     start might story saw far sea draw left late run while press close night real life few stop open seem together next";
 
-/// A writer.
+/// Generates text.
 pub struct Writer {
     words: Vec<&'static str>,
 }
@@ -26,13 +26,13 @@ impl Default for Writer {
 }
 
 impl Writer {
-    /// A word: the first of the list as often as the next two together, and so on.
+    /// A word: the first in the list is as frequent as the next two together, and so on.
     pub fn word(&self, rng: &mut Rng) -> &'static str {
         let most = self.words.len() as f64;
         self.words[(most.powf(rng.unit()) - 1.0) as usize]
     }
 
-    /// So many words.
+    /// This many words.
     pub fn words(&self, rng: &mut Rng, count: u64) -> String {
         let mut text = String::new();
         for n in 0..count {
@@ -44,19 +44,19 @@ impl Writer {
         text
     }
 
-    /// A message: mostly short, now and then long.
+    /// A message: mostly short, sometimes long.
     pub fn message(&self, rng: &mut Rng) -> String {
         let count = 2 + rng.below(12) + if rng.chance(1, 8) { rng.below(60) } else { 0 };
         self.words(rng, count)
     }
 
-    /// So many random letters and digits.
+    /// Random letters and digits.
     pub fn key(&self, rng: &mut Rng, length: usize) -> String {
         const OF: &[u8] = b"abcdefghijklmnopqrstuvwxyz0123456789";
         (0..length).map(|_| char::from(OF[rng.index(OF.len())])).collect()
     }
 
-    /// A record as services answer it: names and values, of about so many bytes.
+    /// A record like a service's response: names and values, about `bytes` long.
     pub fn json(&self, rng: &mut Rng, bytes: usize) -> String {
         let mut text = format!("{{\"id\":{},\"created_at\":{}", rng.below(1 << 40), 1_700_000_000 + rng.below(1 << 24));
         while text.len() < bytes {

@@ -1,4 +1,4 @@
-//! What a full run measured is written beside the plan, in `ours.csv`.
+//! Stores the measurements of a full run next to the plan, in `ours.csv`.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,7 @@ pub struct KeepArgs {
     results: PathBuf,
 }
 
-/// The directory of an experiment's files; fails if they are not what this program knows.
+/// The directory of an experiment's files; fails if the files differ from those this program has.
 pub fn directory(name: &str) -> Result<PathBuf, Failure> {
     let dir = if name.contains('/') { PathBuf::from(name) } else { Path::new("experiments").join(name) };
     if !dir.join("plan.toml").exists() {
@@ -45,7 +45,7 @@ pub fn directory(name: &str) -> Result<PathBuf, Failure> {
     Ok(dir)
 }
 
-/// Writes what an outcome measured into an experiment's directory.
+/// Writes an outcome's measurements into an experiment's directory.
 pub fn write(experiment: &Experiment, outcome: &Outcome, dir: &Path) -> Result<PathBuf, Failure> {
     let recordings = keep::of_recordings(dir).map_err(|e| e.to_string())?;
     let kept = keep::of(experiment, outcome, recordings).map_err(|e| e.to_string())?;
@@ -54,7 +54,7 @@ pub fn write(experiment: &Experiment, outcome: &Outcome, dir: &Path) -> Result<P
     Ok(file)
 }
 
-/// Keeps results that are there.
+/// Stores existing results.
 pub fn run(args: &KeepArgs, as_json: bool) -> Result<(), Failure> {
     let outcomes = lab::report::load(&args.results).map_err(|e| e.to_string())?;
     let mut files = Vec::new();

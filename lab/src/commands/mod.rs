@@ -1,7 +1,7 @@
 //! The commands of the laboratory: list, show and run experiments, and compare their results with published numbers.
 //!
-//! Everything that was typed is checked against all plans before the first experiment runs. Left out: the experiments
-//! themselves (the library `lab`).
+//! All arguments are checked against all plans before the first experiment runs. Left out: the experiments themselves
+//! (the library `lab`).
 
 mod keep;
 mod papers;
@@ -24,7 +24,7 @@ use terminal::{Failure, meant, output, progress, whole};
 use self::took::Watch;
 use crate::{generate, unplanned};
 
-/// What can be done.
+/// The commands.
 #[derive(clap::Subcommand)]
 pub enum Command {
     /// List the experiments.
@@ -111,7 +111,7 @@ pub struct ReportArgs {
     output: Option<PathBuf>,
 }
 
-/// Runs it.
+/// Runs a command.
 pub fn run(command: &Command, as_json: bool) -> Result<(), Failure> {
     match command {
         Command::List => list(as_json),
@@ -155,7 +155,7 @@ fn changes(args: &RunArgs) -> Result<Changes, Failure> {
     for set in &args.set {
         let (name, value) =
             set.split_once('=').ok_or_else(|| Failure::usage(format!("--set {set}: not NAME=VALUE")))?;
-        // TOML knows numbers, truth values and lists; everything else is taken as text.
+        // TOML parses numbers, booleans and lists; everything else is a string.
         let line = format!("v = {value}");
         let parsed = line.parse::<toml::Table>().ok().and_then(|mut t| t.remove("v"));
         parameters.insert(name.into(), parsed.unwrap_or_else(|| value.into()));
@@ -172,7 +172,7 @@ fn changes(args: &RunArgs) -> Result<Changes, Failure> {
     })
 }
 
-/// Refuses changes that an experiment's plan has no use for. The error names the option that asked for them.
+/// Refuses changes that do not apply to an experiment's plan. The error names the option responsible.
 fn check(experiment: &Experiment, typed_name: &str, changes: &Changes, args: &RunArgs) -> Result<(), Failure> {
     experiment.jobs(changes).map_err(unplanned)?;
     let Err(e) = lab::run::check(experiment, changes) else { return Ok(()) };
@@ -194,8 +194,8 @@ fn check(experiment: &Experiment, typed_name: &str, changes: &Changes, args: &Ru
     Err(said(&e, args))
 }
 
-/// A failure of an experiment. If parameters are at fault and options have changed some, it is an error of usage that
-/// names these options.
+/// Converts an experiment's error. If its parameters are wrong and options changed some, it is a usage error that names
+/// these options.
 fn said(e: &LabError, args: &RunArgs) -> Failure {
     let changes = args.set.iter().map(|set| format!("--set {set}"));
     let changes: Vec<_> = changes.chain(args.profile.iter().map(|profile| format!("--profile {profile}"))).collect();
@@ -206,11 +206,11 @@ fn said(e: &LabError, args: &RunArgs) -> Failure {
     }
 }
 
-/// Fails if a command line asks for an experiment or a parameter that does not exist. Runs nothing.
+/// Fails if a command line names an experiment or a parameter that does not exist. Runs nothing.
 #[cfg(test)]
 pub fn is_there(command: &Command) -> Result<(), Failure> {
     match command {
-        // A path is relative to the directory in which a person types it, which tests do not know.
+        // A path is relative to the user's current directory, which tests do not know.
         Command::Run(run) if !run.names.iter().any(|name| name.contains('/')) => planned(run).map(drop),
         _ => Ok(()),
     }
@@ -223,12 +223,12 @@ fn named(args: &RunArgs) -> Vec<&str> {
     }
 }
 
-/// The experiments that shall run, and what is changed in their plans.
+/// The experiments to run, and the changes to their plans.
 fn planned(args: &RunArgs) -> Result<(Vec<Experiment>, Changes), Failure> {
     let changes = changes(args)?;
     let experiments: Vec<Experiment> =
         named(args).into_iter().map(|name| Experiment::find(name).map_err(unplanned)).collect::<Result<_, _>>()?;
-    // An experiment may take an hour: none begins before all are known to be possible.
+    // An experiment may take an hour: check all before the first begins.
     experiments.iter().zip(named(args)).try_for_each(|(e, name)| check(e, name, &changes, args))?;
     Ok((experiments, changes))
 }
@@ -238,7 +238,7 @@ fn run_all(args: &RunArgs, as_json: bool) -> Result<(), Failure> {
     if args.keep || args.keep_time {
         named(args).iter().try_for_each(|name| keep::directory(name).map(drop))?;
     }
-    // Directories for the results are made before that hour, too.
+    // For the same reason, create the result directories before.
     let dirs: Vec<PathBuf> = experiments.iter().map(|e| args.results.join(&e.name)).collect();
     let new = dirs.iter().chain([&args.results]).chain(&args.parquet).filter(|dir| !dir.exists());
     let new: Vec<HalfMade> = new.map(|dir| HalfMade::watched(dir)).collect();
@@ -297,7 +297,7 @@ fn run_each(
             }
         }
         if let Some(took) = took {
-            // Variants that are left out take nothing: such a run says nothing of a whole one.
+            // A run with skipped variants says nothing about the cost of a whole run.
             let said = match outcome.skipped.is_empty() {
                 true => format!("kept: {}\n", took::write(experiment, took, &keep::directory(name)?)?.display()),
                 false => "not stored: the run time, because variants were skipped\n".to_owned(),

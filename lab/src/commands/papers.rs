@@ -1,4 +1,4 @@
-//! Every published number beside ours, as text.
+//! Every published number next to ours, as text.
 
 use std::path::PathBuf;
 
@@ -29,7 +29,7 @@ fn verdicts() -> clap::builder::PossibleValuesParser {
     Verdict::ALL.map(Verdict::name).into()
 }
 
-/// Prints them.
+/// Prints the numbers.
 pub fn run(args: &PapersArgs, as_json: bool) -> Result<(), Failure> {
     let outcomes = match &args.results {
         Some(dir) => lab::report::load(dir).map_err(|e| e.to_string())?,
@@ -57,7 +57,7 @@ pub fn run(args: &PapersArgs, as_json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What `--json` prints, and the page's numbers are judged by.
+/// The value that `--json` prints; the page uses the same judgements.
 pub fn as_value(papers: &[Paper], judged: &[Vec<Judged>]) -> serde_json::Value {
     let counts = count(judged.iter().flatten());
     let counts: serde_json::Map<_, _> = counts.iter().map(|(v, n)| (v.name().to_owned(), json!(n))).collect();
@@ -87,7 +87,7 @@ fn show(j: &Judged) {
     }
 }
 
-/// A line, in a terminal wrapped below its text.
+/// Prints a line; in a terminal, wraps it with an indent.
 fn said(begin: &str, indent: usize, text: &str) {
     let text = table::columns().map_or_else(|| text.to_owned(), |columns| output::wrapped(text, indent, columns));
     output::lines(&format!("{begin}{text}"));

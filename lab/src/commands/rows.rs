@@ -1,8 +1,8 @@
-//! What an experiment measured as rows ([`terminal::rows`]): a run is one phase of one variant with one seed.
+//! An experiment's measurements as rows ([`terminal::rows`]): a run is one phase of one variant with one seed.
 //!
-//! `runs.parquet` has what a phase depends on (`parameter_...`), what it cost, and every number that was measured
-//! (`measured_...`); their units are in `measures.parquet`, which has the same numbers a row each. What a phase is to be compared
-//! with is the same phase of the variant in which nobody cleans, where a plan has one.
+//! `runs.parquet` has what a phase depends on (`parameter_...`), its cost, and every measured number (`measured_...`);
+//! the units are in `measures.parquet`, which has one row for each of these numbers. If a plan has a control, a phase
+//! is compared with the same phase of the variant without background cleaning.
 
 use std::collections::HashMap;
 use std::io;
@@ -27,7 +27,7 @@ use crate::unplanned;
 /// The version of the schema.
 const SCHEMA: (&str, &str) = ("joulefs.lab", "1");
 
-/// A phase and by what it is known.
+/// A phase and its key.
 struct Run<'a> {
     number: usize,
     key: String,
@@ -92,7 +92,7 @@ fn runs<'a>(experiment: &Experiment, changes: &Changes, outcome: &'a Outcome) ->
         let Some(variant) = of(job) else { continue };
         let control = controls[n].and_then(|place| Some((place, of(&jobs[place])?)));
         for (at, phase) in variant.phases.iter().enumerate() {
-            // The phase of the same name, and of those the same-manieth.
+            // The phase with the same name; of several, the one with the same index.
             let nth = variant.phases[..at].iter().filter(|p| p.name == phase.name).count();
             let same = |(place, control): (usize, &VariantResult)| {
                 let mut own = control.phases.iter().enumerate().filter(|(_, p)| p.name == phase.name);
@@ -111,13 +111,13 @@ fn runs<'a>(experiment: &Experiment, changes: &Changes, outcome: &'a Outcome) ->
     Ok(runs)
 }
 
-/// A name that a column may have.
+/// A valid column name.
 fn column(prefix: &str, name: &str) -> String {
     let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
     format!("{prefix}_{}", name.chars().map(letter).collect::<String>())
 }
 
-/// What a parameter is, a table's entries each by itself.
+/// Adds a parameter; a table becomes one parameter per entry.
 fn parameters(prefix: &str, value: &toml::Value, put: &mut dyn FnMut(String, Value)) {
     match value {
         toml::Value::Table(table) => {
@@ -127,7 +127,7 @@ fn parameters(prefix: &str, value: &toml::Value, put: &mut dyn FnMut(String, Val
     }
 }
 
-/// A run's own row.
+/// The columns of a run's own row.
 fn cells(outcome: &Outcome, run: &Run<'_>) -> Result<Cells, Failure> {
     let Run { variant, phase, .. } = run;
     let mut row = Cells::new();
@@ -174,7 +174,7 @@ fn cells(outcome: &Outcome, run: &Run<'_>) -> Result<Cells, Failure> {
     Ok(row)
 }
 
-/// Every number that was measured, with its unit.
+/// Every measured number, with its unit.
 fn measures(run: &Run<'_>) -> impl Iterator<Item = Cells> {
     run.phase.measures.iter().map(|(name, measure)| {
         let row = [
@@ -189,7 +189,7 @@ fn measures(run: &Run<'_>) -> impl Iterator<Item = Cells> {
     })
 }
 
-/// Writes the files into a directory, which is made if it is not there.
+/// Writes the files into a directory, which is created if missing.
 pub fn write(experiment: &Experiment, changes: &Changes, outcome: &Outcome, dir: &Path) -> Result<(), Failure> {
     let runs = runs(experiment, changes, outcome)?;
     let cells = runs.iter().map(|run| cells(outcome, run)).collect::<Result<Vec<_>, _>>()?;

@@ -1,4 +1,4 @@
-//! What does an experiment claim, what can be changed in it, and what does it take to run it?
+//! What does an experiment claim, which parameters can be changed, and how long does it run?
 
 use std::collections::BTreeMap;
 
@@ -23,15 +23,15 @@ pub struct ShowArgs {
 /// A parameter's values in an experiment.
 #[derive(Default)]
 struct Values {
-    /// What most say: that of the plan, or of the first variant where the plan says nothing.
+    /// The plan's value; without one, the first variant's.
     plan: Option<toml::Value>,
-    /// Those of a quick run, where they differ from all of these.
+    /// Values of a quick run, if they differ from all others.
     quick: Option<toml::Value>,
-    /// Those of variants, where they differ from the first.
+    /// Values of variants that differ from the first.
     variants: BTreeMap<String, toml::Value>,
 }
 
-/// Prints it.
+/// Prints an experiment.
 pub fn run(args: &ShowArgs, as_json: bool) -> Result<(), Failure> {
     let e = Experiment::find(&args.name).map_err(unplanned)?;
     let jobs = e.jobs(&Changes::default()).map_err(unplanned)?;
@@ -63,7 +63,7 @@ fn values(name: &str, e: &Experiment, jobs: &[Job], quick: &toml::Table) -> Valu
 }
 
 fn kind(e: &Experiment) -> String {
-    // A kind is always a word.
+    // A kind always serializes to a string.
     serde_json::to_value(e.plan.kind).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
@@ -105,7 +105,7 @@ fn of_machines(e: &Experiment, jobs: &[Job], parameters: &[(Parameter, Values)])
     })
 }
 
-/// The names of variants, in the plan's order.
+/// The variants' names, in the plan's order.
 fn names(jobs: &[Job]) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
     for job in jobs {
@@ -145,7 +145,7 @@ fn of_people(args: &ShowArgs, e: &Experiment, jobs: &[Job], parameters: &[(Param
     }
 }
 
-/// A variant's name, with what else distinguishes it than parameters.
+/// A variant's name and its differences other than parameters.
 fn variant(e: &Experiment, jobs: &[Job], name: &str) -> String {
     let mut also = Vec::new();
     if e.plan.control.iter().any(|c| c == name) {
@@ -159,7 +159,7 @@ fn variant(e: &Experiment, jobs: &[Job], name: &str) -> String {
     if also.is_empty() { name.to_owned() } else { format!("{name} ({})", also.join(", ")) }
 }
 
-/// A parameter's name and values.
+/// A parameter's name and values, as text.
 fn said(p: &Parameter, values: &Values) -> String {
     let value = match (&values.plan, &p.default) {
         (Some(value), _) => format!("{} = {value}", p.name),
@@ -172,7 +172,7 @@ fn said(p: &Parameter, values: &Values) -> String {
     std::iter::once(value).chain(others).chain(quick).collect()
 }
 
-/// Files of other people that variants need and that are not shipped.
+/// External files that variants need.
 fn needs(jobs: &[Job]) -> Vec<&str> {
     let mut files: Vec<&str> = jobs.iter().filter_map(|j| j.needs.as_deref()).collect();
     files.sort_unstable();
@@ -180,7 +180,7 @@ fn needs(jobs: &[Job]) -> Vec<&str> {
     files
 }
 
-/// What a run took. Where it was not measured, it says why if that is known: a run that leaves variants out tells nothing of a
+/// Run time and memory as text. If not measured, gives the known reason: a run that skips variants says nothing about a
 /// whole one.
 fn took(run: Option<&Run>, needs: &[&str]) -> String {
     let Some(run) = run else {

@@ -1,4 +1,4 @@
-//! How long did a run take, and how much memory did this process have meanwhile? It is written beside the plan, in `took.csv`.
+//! How long did a run take, and how much memory did this process use meanwhile? Stored next to the plan, in `took.csv`.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -9,23 +9,23 @@ use lab::took::{Run, Size, Took};
 use rustix::time::{ClockId, clock_gettime};
 use terminal::{Failure, whole};
 
-/// Watches this process from a moment on.
+/// Measures this process from its creation on.
 pub struct Watch {
     at: Instant,
     cpu: Duration,
 }
 
 impl Watch {
-    /// From now on.
+    /// Starts measuring.
     #[allow(clippy::disallowed_methods, reason = "how long the run took on this machine is what is kept")]
     pub fn begin() -> Watch {
-        // 5 makes the peak what is in use now (proc_pid_clear_refs(5)). Where that is refused, an earlier run of this process may
-        // have needed more than the one that is watched, and the peak is its.
+        // 5 resets the peak to the current use (proc_pid_clear_refs(5)). If that is refused, the peak may be that of an
+        // earlier run in this process.
         let _ = std::fs::write("/proc/self/clear_refs", "5");
         Watch { at: Instant::now(), cpu: cpu() }
     }
 
-    /// What a run took that began with it.
+    /// Run time and memory since `begin`.
     pub fn end(&self, quick: bool, threads: NonZeroUsize) -> Result<Run, Failure> {
         Ok(Run {
             run: if quick { Size::Quick } else { Size::Full },
@@ -43,7 +43,7 @@ impl Watch {
     }
 }
 
-/// Processors' time that all threads of this process took.
+/// CPU time of all threads of this process.
 fn cpu() -> Duration {
     let now = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.try_into().unwrap_or(0))
@@ -53,7 +53,7 @@ fn tenths(time: Duration) -> f64 {
     (time.as_secs_f64() * 10.0).round() / 10.0
 }
 
-/// The value of the first `name: value` in one of the kernel's files.
+/// The value of the first `name: value` in a file under /proc.
 fn field(file: &str, name: &str) -> Option<String> {
     let text = std::fs::read_to_string(file).ok()?;
     let of = |line: &str| line.split_once(':').filter(|(n, _)| n.trim() == name).map(|(_, v)| v.trim().to_owned());
@@ -64,7 +64,7 @@ fn in_kib(text: &str) -> Option<u64> {
     text.strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Writes what a run took into an experiment's directory, beside what the file there says of a run of another size.
+/// Writes a run's time and memory into an experiment's directory and keeps the row of the other size.
 pub fn write(experiment: &Experiment, run: Run, dir: &Path) -> Result<PathBuf, Failure> {
     let file = dir.join(TOOK);
     let there = std::fs::read_to_string(&file).unwrap_or_default();

@@ -1,9 +1,9 @@
 //! What does the work after cleaning cost?
 //!
-//! So many mebibytes of new small files are written while nobody cleans in the background: the work that free segments
-//! are held for. It is the same under every policy, so that what it costs tells one policy's volume from
-//! another's: the writer who finds too few free segments fills holes and waits for cleaning in the foreground.
-//! Left out on purpose: reading, overwriting, and the choice of what is cleaned.
+//! New small files of `mib` MiB are written without background cleaning: this is the work that free segments are kept
+//! for. It is the same under every policy, so its cost shows how the policies' volumes differ: if a writer finds too
+//! few free segments, it fills holes and waits for foreground cleaning. Left out on purpose: reading, overwriting, and
+//! the choice of victims.
 
 use device::{BLOCK, generate};
 use f2fs::Volume;
@@ -21,25 +21,25 @@ use sim::result::{Phase, Stage};
 
 /// The phase's name.
 const PHASE: &str = "after";
-/// Files of a directory, before another is begun.
+/// Files per directory.
 const PER_DIRECTORY: u64 = 1000;
-/// Bytes from one sync to the next.
+/// Bytes between syncs.
 const SYNC_EVERY: u64 = 4 << 20;
-/// Blocks that a file takes beside its contents: its inode, and its share of a directory.
+/// Blocks that a file takes in addition to its contents: its inode and its share of a directory.
 const BESIDE: u64 = 2;
 
 /// The work after cleaning.
 #[derive(Deserialize, Clone, Copy, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Afterwards {
-    /// Mebibytes written.
+    /// MiB written.
     mib: u64,
-    /// Kibibytes of each file.
+    /// KiB per file.
     file_kib: u64,
 }
 
 impl Afterwards {
-    /// Does it, and notes how many free segments it found.
+    /// Runs the work, and notes the number of free segments at its start.
     pub fn run(&self, bench: &Bench, seed: u64, progress: &Progress<'_>) -> Result<Phase, LabError> {
         let volume = bench.f2fs()?;
         volume.set_cleaning(cleaned::never(Policy::CostBenefit));
@@ -89,7 +89,7 @@ impl Afterwards {
     }
 }
 
-/// Does it, if a plan asks for it, as the last of `phases`.
+/// Appends the work to `phases`, if the plan has it.
 pub(super) fn run(
     after: Option<Afterwards>,
     bench: &Bench,
@@ -117,7 +117,7 @@ fn write(volume: &Volume, dir: Ino, n: u64, contents: &[u8]) -> Result<(), LabEr
     Ok(())
 }
 
-/// Gives a reference back.
+/// Drops a reference.
 fn leave(volume: &Volume, ino: Option<Ino>) {
     if let Some(ino) = ino {
         volume.forget(ino, 1);

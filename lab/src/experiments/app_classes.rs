@@ -1,7 +1,7 @@
-//! In which classes does the volume count an application's files?
+//! Into which classes does the volume put an application's files?
 //!
-//! MedFS FAST'25, section 6.2.5 and Figure 11 (a): each minute the files that were read or written fall into four classes by
-//! K-means. Here they are counted by class and by what kind of file they are. Left out: what follows from a class.
+//! MedFS FAST'25, section 6.2.5 and Figure 11 (a): each minute, K-means divides the files read or written into four
+//! classes. Here they are counted by class and by kind of file. Left out: the effects of a class.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +18,7 @@ const KINDS: [&str; 3] = ["sqlite", "temporary", "other"];
 const CLASSES: [(Class, &str); 4] =
     [(Class::Quiet, "quiet"), (Class::Read, "read"), (Class::Written, "written"), (Class::Both, "both")];
 
-/// Files of all minutes, by kind and class; and their reads and writes.
+/// Number of files in all minutes, by kind and class; and their reads and writes.
 #[derive(Default)]
 pub(super) struct Classes {
     seen: Duration,
@@ -32,7 +32,7 @@ fn kind(name: &str) -> &'static str {
 }
 
 impl Classes {
-    /// Counts the last window if it was not counted yet. Files that are gone by now have no name, and are others.
+    /// Counts the last window if not yet counted. Deleted files have no name and count as `other`.
     pub fn look(&mut self, volume: &Volume, player: &Player<'_>) -> Result<(), LabError> {
         let (since, files) = volume.file_heat();
         if since == self.seen {
@@ -50,7 +50,7 @@ impl Classes {
         Ok(())
     }
 
-    /// Notes, for each kind and class, how many files there were in all minutes, and how often one was read and written.
+    /// Notes, for each kind and class, the number of files in all minutes and the mean reads and writes per file.
     pub fn note(self, phase: &mut Phase) {
         phase.note("minutes", self.minutes as f64, "minutes");
         for kind in KINDS {

@@ -1,12 +1,12 @@
-//! What do small updates cost on an aged, nearly full volume that is cleaned meanwhile?
+//! What do small updates cost on an aged, nearly full volume with concurrent cleaning?
 //!
-//! All applications ([`crate::apps`]) are used at the same time, on one volume that was brought into a state without
-//! deltas and in place, whatever is measured then: so every variant begins with the same blocks. Once a minute a policy
-//! is told how many sections to clean until so many segments are free, and cleans one after the other where no
-//! application has something to do. Afterwards SQLite looks at the databases.
+//! All applications ([`crate::apps`]) run at the same time on one volume. Whatever is measured, the volume is aged
+//! without deltas and with in-place updates, so every variant begins with the same blocks. Each minute a policy gets
+//! the number of sections to clean until enough segments are free, and cleans them one after the other while no
+//! application has a call due. Afterwards SQLite checks the databases.
 //!
-//! A section is cleaned whole before the next call comes; on a mount calls come between its steps. So how late a call
-//! begins is told ([`Late`]), and an fsync's own time beside it. Left out: how applications compute.
+//! A section is cleaned whole before the next call; on a mount, calls run between its steps. So the delay of calls is
+//! reported ([`Late`]), separately from the time of an fsync. Left out: the applications' computing.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -44,20 +44,20 @@ pub(super) struct Parameters {
     apps: Vec<String>,
     /// Minutes of use.
     minutes: u64,
-    /// How small updates are kept.
+    /// How small updates are stored.
     keeping: Keeping,
-    /// Deltas of files that are only read are folded while nobody uses the volume.
+    /// Whether deltas of read-only files are folded while the volume is idle.
     #[serde(default)]
     delta_return: bool,
-    /// Mebibytes that the host keeps in memory.
+    /// MiB of the host's memory.
     memory_mib: u64,
-    /// Percent of the user's space in use when it begins: a file that nobody touches fills what is missing.
+    /// Percent of the user's space in use at the start; an unused file fills the difference.
     fill_percent: u64,
-    /// Who cleans.
+    /// The cleaning policy.
     cleaning: Who,
-    /// Percent of the main area's segments that cleaning holds free.
+    /// Percent of the main area's segments that cleaning keeps free.
     keep_free_percent: u32,
-    /// Seconds of age from which policies with a threshold clean.
+    /// Minimum age in seconds for policies with an age threshold.
     age_threshold: u64,
     /// The work after.
     #[serde(default)]
@@ -65,7 +65,7 @@ pub(super) struct Parameters {
 }
 
 impl Parameters {
-    /// Refuses what is not there.
+    /// Refuses unknown names.
     pub fn check(&self) -> Result<(), LabError> {
         self.apps.iter().try_for_each(|name| App::find(name).map(drop))?;
         self.cleaning.check()?;
@@ -76,17 +76,17 @@ impl Parameters {
     }
 }
 
-/// An application in use.
+/// An application being replayed.
 struct User<'s> {
     player: Player<'s>,
-    /// When it makes its next call.
+    /// When its next call is due.
     due: Duration,
 }
 
-/// How long applications waited for others and for cleaning before they could begin, in nanoseconds.
+/// How long applications waited for each other and for cleaning before their calls began, in nanoseconds.
 type Late = Vec<u64>;
 
-/// Sections that are still to be cleaned before the next look.
+/// Sections still to be cleaned before the next check.
 struct Cleaner {
     settings: Settings,
     keep: u32,
@@ -95,10 +95,10 @@ struct Cleaner {
     fewest: u32,
 }
 
-/// Time from one look at the free segments to the next.
+/// Time between checks of the free segments.
 const LOOKS: Duration = Duration::from_secs(60);
 
-/// Plays them.
+/// Replays the applications.
 pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
     let OnVolume { given, work: p } = parameters::<OnVolume<Parameters>>(job)?;
     given.check(super::CLEANING)?;
@@ -140,7 +140,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     Ok((phases, histograms))
 }
 
-/// SQLite looks at the databases.
+/// Lets SQLite check the databases.
 fn check(bench: &Bench, scripts: &[(String, Script)]) -> Result<(), LabError> {
     for (prefix, script) in scripts {
         for (file, expected) in &script.databases {
@@ -150,13 +150,13 @@ fn check(bench: &Bench, scripts: &[(String, Script)]) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Fills so many percent of the user's space.
+/// Fills the user's space to `percent` percent.
 pub(super) fn fill(bench: &Bench, percent: u64, seed: u64) -> Result<(), LabError> {
     let volume = bench.f2fs()?;
     volume.sync()?;
     let s = volume.statfs()?;
     let wanted = (s.blocks * percent / 100).saturating_sub(s.blocks - s.blocks_free);
-    // Its nodes take their part.
+    // The rest is for the file's nodes.
     let bytes = wanted * 1000 / 1003 * BLOCK as u64;
     let ino = bench.file("ballast")?;
     Ok(bench.write_whole(ino, bytes & !0xf_ffff, seed)?)
@@ -218,7 +218,7 @@ fn use_all(
 }
 
 impl Cleaner {
-    /// Lets time pass until then, and cleans meanwhile what is to be cleaned.
+    /// Waits until `due`, and cleans pending sections meanwhile.
     fn until(&mut self, bench: &Bench, recorder: &mut Recorder<'_>, due: Duration) -> Result<(), LabError> {
         let (volume, clock) = (bench.f2fs()?, bench.clock());
         while let Some(left) = due.checked_sub(clock.monotonic()).filter(|left| !left.is_zero()) {

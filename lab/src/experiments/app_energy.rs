@@ -1,9 +1,9 @@
-//! How much of what an application asks of storage is random, and what does it cost?
+//! How many of an application's storage requests are random, and what do they cost?
 //!
-//! The same requests are priced twice: by Mohan's table of what file operations cost (HotStorage'17, slide 24), and by
-//! a simulation. The experiment takes two kinds of recordings and tells them apart by their content. Calls are made on
-//! a new F2FS volume, below a host that caches what it reads and reads ahead. Requests to a block device are made on
-//! the device as they are. Each recording is a phase of its own, on a device of its own.
+//! The same requests are priced twice: by Mohan's table of costs of file operations (HotStorage'17, slide 24), and by a
+//! simulation. The experiment accepts two kinds of recordings and distinguishes them by content. Recorded calls are
+//! replayed on a new F2FS volume, with a page cache and read-ahead. Recorded block requests are replayed on the device
+//! directly. Each recording is a separate phase, on a separate device.
 
 use std::collections::BTreeMap;
 
@@ -33,38 +33,38 @@ use sim::traces::requeued::Cleared;
 use sim::traces::source::ByPath;
 use sim::traces::{ReplayError, Run, Speed, blocks, calls};
 
-/// The fields of [`Prices`], for the schema of a plan: microjoules for each kilobyte, and where they come from.
+/// The fields of [`Prices`], for the schema of a plan: microjoules per kilobyte, and the source.
 #[derive(JsonSchema)]
 #[allow(dead_code, reason = "read by the schema alone")]
 struct Table {
-    /// Reading in order.
+    /// Sequential reads.
     read_sequential: f64,
-    /// Reading at random, 4 KB at a time.
+    /// Random reads of 4 KB.
     read_random: f64,
-    /// Writing in order.
+    /// Sequential writes.
     write_sequential: f64,
-    /// Writing at random, 4 KB at a time, an fsync after each.
+    /// Random writes of 4 KB, each with an fsync.
     write_random: f64,
-    /// Where they come from.
+    /// The source of the prices.
     source: String,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
-    /// Applications, and their recordings: shipped ones by name, others by the path of their file (what has a slash), or
-    /// by the name of the file where those of others are ([`crate::theirs`]).
+    /// Applications and their recordings: shipped ones by name, others by path (with a slash) or by the name of an
+    /// external file ([`crate::theirs`]).
     recordings: BTreeMap<String, String>,
-    /// What reading and writing files costs; without, as it is measured on our F2FS on this device.
+    /// Cost of file reads and writes; by default measured on F2FS on this device.
     #[serde(default)]
     #[schemars(with = "Option<Table>")]
     prices: Option<Prices>,
-    /// Mebibytes of the host's memory for contents of files, for recordings of calls.
+    /// MiB of the host's page cache, for recordings of calls.
     page_cache_mib: u64,
-    /// Lines of a mobile block trace that are not what they say are put right.
+    /// Whether inconsistent lines of a mobile block trace are corrected.
     #[serde(default = "yes")]
     clear: bool,
-    /// Only so many calls, or events of a block device, of each.
+    /// Maximum number of calls or block events per recording.
     #[serde(default)]
     limit: Option<u64>,
 }
@@ -95,7 +95,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     Ok((phases, Vec::new()))
 }
 
-/// One recording and what is done with it.
+/// A recording and how it is replayed.
 struct One<'a> {
     name: &'a str,
     recording: &'a str,
@@ -106,10 +106,10 @@ struct One<'a> {
     seed: u64,
 }
 
-/// What the host was asked for, or asked the device.
+/// Requests to the host or the device.
 struct Asked {
     order: Order,
-    /// Nanoseconds from the first to the last of the recording.
+    /// Nanoseconds from the recording's first to its last event.
     span: u64,
 }
 
@@ -118,7 +118,7 @@ impl One<'_> {
         LabError::parameters(format!("recording {}: {why}", self.recording))
     }
 
-    /// What a replay says of a recording, with its name.
+    /// Adds the recording's name to a replay error.
     fn said(&self, e: ReplayError) -> LabError {
         match e {
             ReplayError::Sim(e) => e.into(),
@@ -154,7 +154,7 @@ impl One<'_> {
             seed: self.seed,
             speed: Speed::Virtual,
             page_cache: Some(usize::try_from(self.p.page_cache_mib.saturating_mul(256)).unwrap_or(usize::MAX)),
-            // As the experiment was first published: nothing of the volume is in memory.
+            // Caches start cold, as in the published experiment.
             cold: true,
             ..calls::Options::default()
         };
@@ -208,14 +208,14 @@ impl One<'_> {
         let Run { done, ledger, took, counters, .. } = run.map_err(|e| self.said(e))?;
         let raw = Raw {
             ledger: &ledger,
-            // By cause, which is not ours: the bytes are noted below.
+            // Not by cause, since the causes are not ours: the bytes are noted below.
             counts: &Counting::new(Blank::new(1)).snapshot(),
             counters: counters.into_iter().map(|(n, v)| (n.to_owned(), v)).collect(),
             took: Nanos(took),
             timeline: Vec::new(),
         };
         let mut phase = Phase::new(self.name, done.read + done.written, raw);
-        // Causes and owners of a recording of others are not ours.
+        // Causes and owners of an external recording do not map to ours.
         phase.forget_owners();
         phase.spent = joined(&phase.spent);
         phase.account.latencies = done.latencies.clone();
@@ -227,7 +227,7 @@ impl One<'_> {
         Ok(phase)
     }
 
-    /// The numbers of the slides.
+    /// Notes the numbers of the slides.
     fn note(&self, phase: &mut Phase, asked: &Asked) {
         let Order { read, written, requests } = &asked.order;
         let kinds = prices::estimate(read, written, self.prices);
@@ -253,7 +253,7 @@ impl One<'_> {
     }
 }
 
-/// The same by part alone.
+/// Adds up energy by component only.
 pub(super) fn joined(spent: &[Spending]) -> Vec<Spending> {
     let of = |part: Part| spent.iter().filter(|s| s.part == part).map(|s| s.energy).sum();
     let all = Part::ALL.iter().map(|part| Spending { cause: Cause::Other as u8, part: *part, energy: of(*part) });

@@ -1,7 +1,7 @@
-//! What is told of applications that were played on a volume?
+//! What is reported of applications replayed on a volume?
 //!
-//! What they had to wait for, what they had written, what of it was in memory, and what their scripts hold by themselves.
-//! Left out: playing them.
+//! Their waiting times, the writes they caused, their cache hits, and the counts of their scripts. Left out: replaying
+//! them.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -15,19 +15,19 @@ use crate::apps::play::{Made, Player};
 use crate::error::LabError;
 use sim::result::Phase;
 
-/// How long calls took, in nanoseconds.
+/// Durations of calls, in nanoseconds.
 #[derive(Default)]
 pub(super) struct Times {
     /// Syncs of files.
     pub syncs: Vec<u64>,
-    /// Reads.
+    /// Reads of files.
     pub reads: Vec<u64>,
-    /// All calls together.
+    /// Number of calls.
     pub calls: u64,
 }
 
 impl Times {
-    /// Makes a player's next call, ticks aside, and takes down how long it took. A pause is let pass by whoever asks.
+    /// Makes a player's next call, without ticks, and records its duration. The caller handles pauses.
     pub fn step(&mut self, player: &mut Player<'_>, volume: &Volume, clock: &VirtualClock) -> Result<Made, LabError> {
         let since = clock.monotonic();
         let made = player.step(volume)?;
@@ -41,7 +41,7 @@ impl Times {
         Ok(made)
     }
 
-    /// Notes them.
+    /// Notes the durations.
     pub fn note(mut self, phase: &mut Phase) {
         phase.note("calls_time", self.calls as f64 / 1e6, "ms");
         for (name, times) in [("sync", &mut self.syncs), ("read", &mut self.reads)] {
@@ -51,7 +51,7 @@ impl Times {
     }
 }
 
-/// Notes the mean, the 99th percentile and the most of times in nanoseconds.
+/// Notes mean, 99th percentile and maximum of durations in nanoseconds.
 pub(super) fn distribution(phase: &mut Phase, name: &str, times: &mut [u64]) {
     times.sort_unstable();
     let us = |n: u64| n as f64 / 1e3;
@@ -70,7 +70,7 @@ fn sum(counts: &CountSnapshot, causes: &[Cause], of: fn(&Counts) -> u64) -> f64 
     causes.iter().map(|c| of(&counts[*c as u8])).sum::<u64>() as f64
 }
 
-/// What was written, and what of that which was read was in memory.
+/// Notes the writes, and the share of reads that hit the cache.
 pub(super) fn traffic(phase: &mut Phase, asked: &CountSnapshot, device: &CountSnapshot) {
     let written = device.total().blocks_written as f64;
     let (contents, nodes) =
@@ -98,7 +98,7 @@ pub(super) fn traffic(phase: &mut Phase, asked: &CountSnapshot, device: &CountSn
     phase.note("programmed", programmed, "blocks");
 }
 
-/// What the script holds, whoever keeps it.
+/// Notes the script's counts, which do not depend on how updates are stored.
 pub(super) fn census(phase: &mut Phase, c: &Census) {
     phase.note("script_pages", c.pages as f64, "pages");
     phase.note("update_ratio", c.update_ratio(), "%");
@@ -127,18 +127,18 @@ pub(super) fn census(phase: &mut Phase, c: &Census) {
     phase.note("two_for_three_to_a_page", 100.0 * (written(2) / written(3) - 1.0), "%");
 }
 
-/// Deltas and blocks in place so far.
+/// Deltas and in-place blocks so far.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Kept([u64; 6]);
 
 impl Kept {
-    /// Since the mount.
+    /// Counts since the mount.
     pub fn so_far(volume: &Volume) -> Self {
         let c = &volume.counters;
         Kept([&c.deltas, &c.delta_bytes, &c.folded, &c.in_place, &c.restored, &c.packed].map(|n| n.load(Relaxed)))
     }
 
-    /// Notes what came since.
+    /// Notes the counts since `self`.
     pub fn note(self, volume: &Volume, phase: &mut Phase) {
         let to = Kept::so_far(volume);
         let [made, bytes, folded, in_place, restored, packed] = std::array::from_fn(|i| (to.0[i] - self.0[i]) as f64);

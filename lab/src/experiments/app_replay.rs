@@ -1,8 +1,8 @@
-//! How long do the calls of recorded programs take on a volume in a given state, while a policy cleans?
+//! How long do recorded programs' calls take on a volume in a given state with concurrent cleaning?
 //!
-//! The experiment replays the recordings one after the other on the same volume, and makes each call as soon as the
-//! one before is done. The recorded programs removed what they had made. Here the background does not wait for an idle
-//! volume, so the time that cleaning takes is the programs' time, and that is what is compared.
+//! The experiment replays the recordings one after the other on the same volume; each call begins as soon as the
+//! previous one returns. The recorded programs removed their files at the end. Here the background does not wait for an
+//! idle volume, so cleaning delays the programs, and this delay is compared.
 
 use std::fs::File;
 use std::io::{Cursor, Read};
@@ -28,12 +28,12 @@ use sim::result::{Histogram, Phase};
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
-    /// Shipped recordings by name, or recordings by the path of their file (what has a slash).
+    /// Shipped recordings by name, or others by path (with a slash).
     recordings: Vec<String>,
-    /// Only so many calls of each.
+    /// Maximum number of calls per recording.
     #[serde(default)]
     limit_calls: Option<usize>,
-    /// How the volume is cleaned meanwhile.
+    /// The cleaning during the replay.
     cleaning: Cleaning,
     /// The work after.
     #[serde(default)]
@@ -70,12 +70,12 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     Ok((phases, histograms))
 }
 
-/// Why a recording cannot be read.
+/// The error for an unreadable recording.
 pub(super) fn unreadable(name: &str, why: &dyn std::fmt::Display) -> LabError {
     LabError::parameters(format!("recording {name}: {why}"))
 }
 
-/// A recording at its beginning.
+/// Opens a recording at its beginning.
 pub(super) fn open(name: &str) -> Result<Events, LabError> {
     let failed = |e: &dyn std::fmt::Display| unreadable(name, e);
     let source: Box<dyn Read + Send> = match SHIPPED.iter().find(|(n, _)| *n == name) {
@@ -107,7 +107,7 @@ fn one(bench: &Bench, p: &Parameters, recording: &str, progress: &Progress<'_>) 
     let mut phase = bench.measure(label, calls, progress, |recorder| {
         let mut ticked = Ok(());
         let root = events.root();
-        // Time and the end of the mount are this one's own.
+        // This volume has its own ticks and unmount.
         let own = |e: &Result<Event, _>| matches!(e, Ok(Event { call: Call::Tick {} | Call::Unmount {}, .. }));
         let events = events.take(limit).filter(|e| !own(e));
         let (done, whole) = replay(root, events, &**volume, &Tempo::BackToBack, |_| {

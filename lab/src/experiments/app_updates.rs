@@ -1,8 +1,8 @@
-//! What do small updates of applications cost, by how they are kept?
+//! What do applications' small updates cost, depending on how they are stored?
 //!
-//! Each application's script ([`crate::apps`]) is played on a volume of its own: the preparation, then the use that is
-//! measured. [`Keeping`] says how a volume keeps small updates. Afterwards SQLite looks at its databases. Left out: what
-//! applications compute.
+//! Each application's script ([`crate::apps`]) is replayed on a separate volume: first the preparation, then the
+//! measured use. [`Keeping`] selects how the volume stores small updates. Afterwards SQLite checks the databases. Left
+//! out: the applications' computing.
 
 use device::energy::profile::Profile;
 use schemars::JsonSchema;
@@ -27,41 +27,41 @@ use sim::result::Phase;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
-    /// Mebibytes of each volume.
+    /// MiB per volume.
     volume_mib: u64,
     /// The applications by name.
     apps: Vec<String>,
     /// Minutes of use.
     minutes: u64,
-    /// SQLite's journal in place of the applications' own.
+    /// SQLite's journal, instead of the applications' own.
     #[serde(default)]
     journal: Option<Journal>,
-    /// How small updates are kept.
+    /// How small updates are stored.
     keeping: Keeping,
-    /// Mebibytes that the host keeps in memory.
+    /// MiB of the host's memory.
     memory_mib: u64,
-    /// Whether the sizes of pages and differences are wanted, compressed as the paper does.
+    /// Whether to compress pages and differences as the paper does and report their sizes.
     #[serde(default)]
     sizes: bool,
-    /// Percent of the volume that a file fills which nobody touches.
+    /// Percent of the volume that an unused file fills.
     #[serde(default)]
     fill_percent: u64,
-    /// Bytes of the longest delta in a delta node, in place of 819.
+    /// Maximum length of a delta in a delta node, in bytes; default 819.
     #[serde(default)]
     longest_delta: Option<usize>,
-    /// Whether the classes of its files are wanted, minute by minute.
+    /// Whether to report file classes per minute.
     #[serde(default)]
     classes: bool,
-    /// Deltas of files that are only read are folded while nobody uses the volume.
+    /// Whether deltas of read-only files are folded while the volume is idle.
     #[serde(default)]
     delta_return: bool,
-    /// Whether the application is closed afterwards and begun again, with nothing in the host's memory.
+    /// Whether the application is restarted at the end, with cold caches.
     #[serde(default)]
     launch: bool,
 }
 
 impl Parameters {
-    /// Refuses what is not there.
+    /// Refuses unknown names and invalid combinations.
     pub fn check(&self) -> Result<(), LabError> {
         self.apps.iter().try_for_each(|name| App::find(name).map(drop))?;
         if self.minutes == 0 || self.memory_mib == 0 || self.fill_percent > 90 {
@@ -78,7 +78,7 @@ impl Parameters {
     }
 }
 
-/// Plays each application.
+/// Replays each application.
 pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
     let p: Parameters = parameters(job)?;
     p.check()?;
@@ -116,7 +116,7 @@ fn one(
         player.step(&**bench.f2fs()?)?;
     }
     bench.f2fs()?.sync()?;
-    // What the application has in memory at first, it reads.
+    // The application reads its cached data itself.
     bench.restart(false)?;
     player.find_again(&**bench.f2fs()?)?;
     player.begin();
@@ -164,10 +164,10 @@ fn one(
     Ok(phases)
 }
 
-/// Requests of an application that reads a file in order, as the kernel reads ahead.
+/// Bytes per request of an application that reads a file sequentially, like the kernel's read-ahead.
 const AHEAD: usize = 128 << 10;
 
-/// Begins the application again: it reads the files that it left, each whole.
+/// Restarts the application: it reads each of its remaining files whole.
 fn launch(bench: &mut Bench, name: &str, player: &Player<'_>, progress: &Progress<'_>) -> Result<Phase, LabError> {
     bench.restart(false)?;
     let volume = bench.f2fs()?.clone();

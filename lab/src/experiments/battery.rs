@@ -1,8 +1,7 @@
-//! How much sooner is a battery empty if a phone on standby cleans so and so many times an hour?
+//! How much sooner is the battery of a phone on standby empty with a number of cleanings per hour?
 //!
-//! Arithmetic: a battery of so many milliampere hours at so many volts lasts so many hours; cleaning adds
-//! its joules to each hour. The energy of one cleaning is either published or measured here as
-//! [`super::gc_energy`] does.
+//! Arithmetic: a battery's capacity (mAh) and voltage give its hours of standby; cleaning adds its energy to each hour.
+//! The energy of one cleaning is either published or measured here by [`super::gc_energy`].
 
 use device::energy::profile::Profile;
 use schemars::JsonSchema;
@@ -19,18 +18,18 @@ use sim::result::Phase;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
-    /// Milliampere hours the battery holds.
+    /// The battery's capacity in mAh.
     battery_mah: f64,
     /// Its voltage.
     battery_volts: f64,
-    /// Hours it lasts without cleaning.
+    /// Hours of standby without cleaning.
     standby_h: f64,
-    /// Cleanings in an hour.
+    /// Cleanings per hour.
     per_hour: f64,
     /// Published energies of one cleaning.
     #[serde(default)]
     published: Vec<One>,
-    /// How ours is measured.
+    /// How our energy is measured.
     #[serde(default)]
     measured: Option<OnVolume<gc_energy::Parameters>>,
 }
@@ -38,19 +37,19 @@ pub(super) struct Parameters {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct One {
-    /// What it is called.
+    /// Its name.
     name: String,
     /// Millijoules.
     mj: f64,
 }
 
-/// Reckons with each energy.
+/// Calculates with each energy.
 pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
     let p: Parameters = parameters(job)?;
     let mut phases = Vec::new();
     let still = Bench::new(profile, 1)?;
     for one in &p.published {
-        // Nothing happens: the energy is the rest of the phone's.
+        // No requests: the energy is that of the rest of the phone.
         let mut phase = still.measure(&one.name, 1, progress, |_| Ok(0))?;
         p.note(&mut phase, one.mj);
         phases.push(phase);

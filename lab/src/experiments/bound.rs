@@ -1,20 +1,20 @@
 //! How far is each policy from the best possible on the same overwrites?
 //!
-//! A file is written in order until the volume is so full, then blocks of it are overwritten at random, some
-//! far more often than others, in batches that a sync ends. After each batch a policy cleans sections until
-//! so many segments are free again, either one victim at a time or in turns, as a plan says: policies that clean at the same
-//! pace differ only in what they choose and where they put it.
+//! A file is written sequentially until the volume is filled to a given percentage. Then its blocks are overwritten at
+//! random, some far more often than others, in batches that end with a sync. After each batch a policy cleans sections
+//! until enough segments are free again, either one victim at a time or in longer turns, as a plan defines: policies
+//! with the same pace differ only in victims and in where they move blocks.
 //!
-//! Beside what a policy moved stand numbers of cleaners that know the future:
+//! A policy's moves are compared with cleaners that know the future:
 //!
 //! * [`proved`]: no cleaner that kept as many segments free moved fewer blocks. Proved.
-//! * [`joules`]: nor did the work for less energy. Proved for flash.
-//! * [`clairvoyant`]: what a good one moved in a model. A strong reference, no bound.
+//! * [`joules`]: nor did any do the work with less energy. Proved for flash.
+//! * [`clairvoyant`]: moves of a good cleaner in a model. A strong reference, not a bound.
 //!
-//! The first and the last need to know where each version of each block was first put. The log says so as long as it is
-//! written in order ([`Layout`]); every batch checks that it was, and a run in which it was not (free segments
-//! ran out, and the log filled holes) reports neither, and of joules those alone that nobody's moves take. Nor does a run on an aged volume, whose other files
-//! lie somewhere.
+//! The first and the last need the original place of each version of each block. While the log is written sequentially,
+//! the order of writes gives it ([`Layout`]); every batch checks this. If the log was not sequential (free segments ran
+//! out, and the log filled holes), the run reports neither, and its energy bound excludes moves. The same holds for an
+//! aged volume, because its other files occupy unknown places.
 
 mod clairvoyant;
 mod joules;
@@ -49,46 +49,46 @@ use sim::progress::Progress;
 use sim::result::{Histogram, Phase, Stage};
 use sim::typed;
 
-/// Blocks of a segment.
+/// Blocks per segment.
 const SEGMENT: u32 = 512;
 
-/// Rounds of cleaning without a free segment more after which a batch goes on without.
+/// Rounds of cleaning without a new free segment after which the next batch starts anyway.
 const PATIENCE: u32 = 4;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
-    /// Percent of the user's space in use once the file is written.
+    /// Percent of the user's space in use after the file is written.
     fill_percent: u64,
-    /// Blocks overwritten, in percent of the file's.
+    /// Blocks overwritten, as a percentage of the file's blocks.
     overwrite_percent: u64,
-    /// Blocks of a batch.
+    /// Blocks per batch.
     batch_blocks: u32,
     /// Seconds between batches.
     batch_seconds: u64,
     /// Percent of the file's blocks that are hot.
     hot_percent: u64,
-    /// Percent of the overwrites that go to them.
+    /// Percent of the overwrites that hit hot blocks.
     hot_writes_percent: u64,
-    /// Percent of the main area's segments that are free after each batch.
+    /// Percent of the main area's segments to keep free after each batch.
     keep_free_percent: u32,
-    /// Who chooses what is cleaned; `none` if nobody cleans ahead of time.
+    /// The cleaning policy; `none`: no cleaning ahead of time.
     policy: String,
-    /// Where the power comes from.
+    /// The power source.
     power: String,
     /// How much is cleaned at a time.
     #[serde(default)]
     pace: AtATime,
-    /// Seconds of age from which policies with a threshold clean.
+    /// Minimum age in seconds for policies with an age threshold.
     age_threshold: u64,
     /// The work after.
     #[serde(default)]
     after: Option<Afterwards>,
 }
 
-/// Live blocks of the groups of 512 that the log wrote one after the other, after each batch.
+/// Live blocks per group of 512 consecutively written blocks, after each batch.
 struct Layout {
-    /// By batch, then by group; groups written later are not there yet.
+    /// By batch, then by group; without groups that are written later.
     live: Vec<Vec<u16>>,
 }
 
@@ -114,14 +114,14 @@ impl Layout {
     }
 }
 
-/// What was seen after each batch.
+/// Observations after each batch.
 #[derive(Default)]
 struct Seen {
     /// Free segments.
     free: Vec<u32>,
-    /// The log was always where overwriting in order puts it.
+    /// The log was always at the position that sequential writing gives.
     in_order: bool,
-    /// How long writes and syncs took, in nanoseconds.
+    /// Durations of writes and syncs, in nanoseconds.
     writes: Vec<u64>,
     syncs: Vec<u64>,
 }
@@ -150,7 +150,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     distribution(&mut phase, "write", &mut seen.writes);
     distribution(&mut phase, "sync", &mut seen.syncs);
     if !given.is_aged() {
-        // Where the log was not in order nothing says that blocks had to move.
+        // If the log was not sequential, no moves are proved necessary.
         let moved = if seen.in_order { compare(volume, &mut phase, cleaned.moved as f64, &work, &seen) } else { 0.0 };
         if let Some(least) = joules::least(profile, joules::Work::of(&work, moved)) {
             let spent = phase.total().joules();
@@ -166,7 +166,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     Ok((phases, histograms))
 }
 
-/// Blocks of a file that fills the volume so far, its nodes included.
+/// Blocks of a file that fills the volume to `percent` percent, including its nodes.
 fn room(fs: &dyn FileSystem, percent: u64) -> Result<u32, LabError> {
     let s = fs.statfs()?;
     let used = s.blocks - s.blocks_free;
@@ -238,14 +238,14 @@ fn overwrite(
     Ok((phase, seen))
 }
 
-/// True if the log of file contents stands where so many blocks in order, and no other, bring it.
+/// Whether the data log is at the position that sequential writing of exactly `written` blocks gives.
 fn log_is_at(bench: &Bench, written: u64) -> Result<bool, LabError> {
     let state = bench.f2fs()?.state();
     let log = state.logs.iter().find(|l| l.0 == LogType::WarmData);
     Ok(log.is_some_and(|(_, _, next, threaded)| !threaded && u64::from(*next) % 512 == written % 512))
 }
 
-/// Cleans until so many segments are free, or nothing is worth it.
+/// Cleans until `keep` segments are free, or nothing is worth cleaning.
 fn keep_free(bench: &Bench, keep: u32, gc: Settings) -> Result<(), LabError> {
     let volume = bench.f2fs()?;
     let nothing = || volume.counters.nothing_to_clean.load(Relaxed);
@@ -266,7 +266,7 @@ fn keep_free(bench: &Bench, keep: u32, gc: Settings) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Turns of cleaning until so many segments will be free, nothing is worth it, or a turn wins nothing.
+/// Runs turns of cleaning until `keep` segments will be free, nothing is worth cleaning, or a turn frees nothing.
 fn turns(volume: &Volume, keep: u32, nothing: impl Fn() -> u64) -> Result<(), LabError> {
     let soon = || {
         let state = volume.state();
@@ -298,13 +298,13 @@ fn notes(phase: &mut Phase, cleaned: Cleaned, seen: &Seen) {
     phase.note("moved_per_overwrite", cleaned.moved as f64 / overwritten, "x");
 }
 
-/// Notes what cleaners that know the future need; says what is proved of it.
+/// Notes the needs of cleaners that know the future; returns the proved number of moves.
 fn compare(volume: &Volume, phase: &mut Phase, moved: f64, work: &Overwrites, seen: &Seen) -> f64 {
     let main = volume.superblock().main_segs;
-    // The other five logs hold segments of their own.
+    // The other five logs have one open segment each.
     let most: Vec<u32> = seen.free.iter().map(|free| main - free - 5).collect();
     let bound = proved::bound(&Layout::of(work).live, &most);
-    // Nodes take segments too, about twice what they would packed.
+    // Node segments are about half full.
     let nodes = 2 * volume.state().nodes.div_ceil(SEGMENT);
     let most: Vec<u32> = most.iter().map(|n| n - nodes).collect();
     let mut note = |name: &str, of: f64| {

@@ -1,6 +1,6 @@
 //! What did cleaning do during a phase, and how is a volume cleaned at a given pace?
 //!
-//! The experiments on cleaning share this. Left out on purpose: whatever else each of them measures.
+//! Shared by the experiments on cleaning. Left out on purpose: their other measurements.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -19,25 +19,25 @@ use sim::bench::{Bench, Recorder};
 use sim::progress::Progress;
 use sim::result::Phase;
 
-/// The volume's counters of cleaning at a moment.
+/// A snapshot of the volume's cleaning counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Cleaned {
     /// Sections cleaned.
     pub sections: u64,
-    /// Of them those of nodes.
+    /// Sections of nodes among them.
     pub of_nodes: u64,
-    /// Of them those for which a writer waited.
+    /// Sections cleaned while a writer waited.
     pub in_foreground: u64,
     /// Blocks moved.
     pub moved: u64,
-    /// Of them those that went into holes of used segments.
+    /// Blocks moved into holes of used segments.
     pub threaded: u64,
-    /// Times nothing was worth it.
+    /// Number of times nothing was worth cleaning.
     pub nothing: u64,
 }
 
 impl Cleaned {
-    /// What was cleaned since the mount.
+    /// The counters since the mount.
     pub fn so_far(volume: &Volume) -> Self {
         let c = &volume.counters;
         Cleaned {
@@ -50,7 +50,7 @@ impl Cleaned {
         }
     }
 
-    /// What was cleaned between an earlier moment and this one.
+    /// The counters since `earlier`.
     pub fn since(self, earlier: Cleaned) -> Self {
         Cleaned {
             sections: self.sections - earlier.sections,
@@ -62,7 +62,7 @@ impl Cleaned {
         }
     }
 
-    /// Notes it on the phase it was done in.
+    /// Notes the counters in a phase.
     pub fn note(self, phase: &mut Phase) {
         phase.note("gc_count", self.sections as f64, "GCs");
         phase.note("node_victims", self.of_nodes as f64, "GCs");
@@ -73,12 +73,12 @@ impl Cleaned {
     }
 }
 
-/// Notes what a flash device did with what was written: blocks that its own cleaning copied, and what it programmed (blocks,
-/// copies, and what fills rows up) for each block that it was given.
+/// Notes what a flash device did with the writes: blocks copied by its own cleaning, and blocks programmed (written,
+/// copied, padding) per block written.
 pub(super) fn note_inside(phase: &mut Phase) {
     let of = |name: &str| phase.counters.get(name).map(|n| *n as f64);
     let all = ["blocks_programmed", "blocks_padded", "blocks_copied", "blocks_written"].map(of);
-    // A disk has none of these.
+    // A disk has none of these counters.
     let [Some(programmed), Some(padded), Some(copied), Some(written)] = all else { return };
     phase.note("flash_copied", copied, "blocks");
     phase.note("flash_padded", padded, "blocks");
@@ -94,12 +94,12 @@ pub(super) enum AtATime {
     Own,
     /// One victim, as in Linux.
     Victim,
-    /// Sixteen sections won, in steps of whole segments.
+    /// Until sixteen sections are won, in steps of whole segments.
     Turns,
 }
 
 impl AtATime {
-    /// That of a policy.
+    /// The pace for a policy.
     pub fn pace(self, policy: Policy) -> Pace {
         match self {
             AtATime::Own => Pace::of(policy),
@@ -109,56 +109,56 @@ impl AtATime {
     }
 }
 
-/// Who cleans.
+/// The cleaning policy and its pace.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Who {
-    /// Who chooses; `none` if nobody cleans ahead of time.
+    /// The policy; `none`: no cleaning ahead of time.
     pub policy: String,
-    /// Where the power comes from, for policies that ask.
+    /// The power source, for policies that use it.
     pub power: String,
-    /// How much at a time.
+    /// How much is cleaned at a time.
     #[serde(default)]
     pub pace: AtATime,
 }
 
 impl Who {
-    /// Refuses what is not there.
+    /// Refuses unknown names.
     pub fn check(&self) -> Result<(), LabError> {
         evenly(&self.policy, &self.power, Duration::ZERO).map(drop)
     }
 }
 
-/// Cleaning in the background before something else is measured.
+/// Background cleaning before something else is measured.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Cleaning {
-    /// Who chooses; `none` if nobody cleans.
+    /// The policy; `none`: no cleaning.
     policy: String,
-    /// Where the power comes from, for policies that ask.
+    /// The power source, for policies that use it.
     #[serde(default)]
     power: Option<String>,
-    /// Milliseconds from one to the next.
+    /// Milliseconds between cleanings.
     interval_ms: u64,
-    /// Ends after so many, or when nothing is worth it.
+    /// Maximum number of cleanings; ends earlier if nothing is worth cleaning.
     gcs: u64,
-    /// Seconds of age from which policies with a threshold clean.
+    /// Minimum age in seconds for policies with an age threshold.
     age_threshold: u64,
 }
 
 impl Cleaning {
-    /// The same cleaning as long as it is not wanted.
+    /// The same settings with cleaning switched off.
     pub fn at_rest(&self) -> Result<Settings, LabError> {
         Ok(never(policy(&self.policy)?))
     }
 
-    /// It.
+    /// The settings.
     pub fn settings(&self) -> Result<Settings, LabError> {
         if !cleans(&self.policy) {
             return self.at_rest();
         }
         let mut gc = every(policy(&self.policy)?, Duration::from_millis(self.interval_ms));
-        // No longer from one to the next, and no longer where nothing was found.
+        // No longer intervals, even if nothing was found.
         gc.intervals.max = gc.intervals.min;
         gc.intervals.none = gc.intervals.min;
         if let Some(power) = &self.power {
@@ -167,14 +167,14 @@ impl Cleaning {
         Ok(gc)
     }
 
-    /// Takes effect from now on.
+    /// Applies the settings.
     pub fn begin(&self, volume: &Volume) -> Result<(), LabError> {
         set_age_threshold(volume, self.age_threshold)?;
         volume.set_cleaning(self.settings()?);
         Ok(())
     }
 
-    /// Cleans with nothing else going on.
+    /// Cleans an otherwise idle volume.
     pub fn run(&self, bench: &Bench, progress: &Progress<'_>) -> Result<Phase, LabError> {
         let volume = bench.f2fs()?;
         self.begin(volume)?;
@@ -196,7 +196,7 @@ impl Cleaning {
     }
 }
 
-/// A policy by its name. That of nobody is the default: it is at rest, and the foreground asks none.
+/// A policy by name. For `none`, the default policy: cleaning is switched off, and the foreground does not use it.
 pub(super) fn policy(name: &str) -> Result<Policy, LabError> {
     match cleans(name) {
         true => Policy::parse(name).map_err(|why| LabError::parameters(format!("policy {why}, or {NOBODY}"))),
@@ -204,30 +204,29 @@ pub(super) fn policy(name: &str) -> Result<Policy, LabError> {
     }
 }
 
-/// False if nobody cleans in the background: the control of every comparison.
+/// False without background cleaning: the control of every comparison.
 pub(super) fn cleans(policy: &str) -> bool {
     policy != NOBODY
 }
 
-/// A source of power by its name.
+/// A power source by name.
 pub(super) fn power(name: &str) -> Result<Power, LabError> {
     Power::parse(name).map_err(|why| LabError::parameters(format!("power {why}")))
 }
 
-/// Seconds of age from which policies with a threshold clean.
+/// Sets the minimum age in seconds for policies with an age threshold.
 pub(super) fn set_age_threshold(volume: &Volume, seconds: u64) -> Result<(), LabError> {
     volume.tune("atgc_age_threshold", &seconds.to_string()).map_err(LabError::parameters)
 }
 
-/// Cleaning that, once it is on, happens every so often whatever else does and whatever was found.
+/// Cleaning at a fixed interval, whatever else runs and whatever it finds.
 pub(super) fn evenly(policy: &str, power: &str, wait: Duration) -> Result<Settings, LabError> {
     let mut gc = Settings { power: self::power(power)?, ..never(self::policy(policy)?) };
     (gc.intervals.min, gc.intervals.max, gc.intervals.none, gc.intervals.idle) = (wait, wait, wait, Duration::ZERO);
     Ok(gc)
 }
 
-/// Cleaning that sleeps at least so long and knows no other hurry: whoever asks for it does nothing else
-/// meanwhile, or means to be disturbed.
+/// Cleaning with a minimum sleep and no urgency: for callers that do nothing else meanwhile, or want to be disturbed.
 pub(super) fn every(policy: Policy, sleep: Duration) -> Settings {
     let mut gc = Settings { policy, ..Settings::default() };
     gc.intervals.min = sleep;
@@ -236,12 +235,12 @@ pub(super) fn every(policy: Policy, sleep: Duration) -> Settings {
     gc
 }
 
-/// No cleaning in the background.
+/// No background cleaning.
 pub(super) fn never(policy: Policy) -> Settings {
     Settings { on: false, policy, ..Settings::default() }
 }
 
-/// Lets time pass, and does what is due, until `end` says so.
+/// Advances the time and runs due work until `end` returns true.
 pub(super) fn pass(
     bench: &Bench,
     recorder: &mut Recorder<'_>,
@@ -255,7 +254,7 @@ pub(super) fn pass(
     }
 }
 
-/// Lets so much time pass.
+/// Advances the time by `time`.
 pub(super) fn pass_time(bench: &Bench, recorder: &mut Recorder<'_>, time: Duration) -> Result<(), LabError> {
     let end = bench.clock().monotonic() + time;
     pass(bench, recorder, || Ok(end.checked_sub(bench.clock().monotonic()).filter(|left| !left.is_zero())))

@@ -1,7 +1,6 @@
-//! Cleaning in the background, by one policy, until it finds nothing more worth cleaning.
+//! Background cleaning by one policy until it finds nothing more worth cleaning.
 //!
-//! The volume is made as FAGC TACO'23, section 6.1 tells it ([`typed`]). Then nothing happens but cleaning, a section
-//! whenever one is due.
+//! The volume is made as in FAGC TACO'23, section 6.1 ([`typed`]). Then only cleaning runs, one section per interval.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -31,17 +30,17 @@ use sim::typed;
 pub(super) struct Parameters {
     /// Segments of each type.
     segments: u64,
-    /// Valid blocks of a segment of type A or B.
+    /// Valid blocks per segment of type A or B.
     valid: u64,
-    /// Invalid blocks of all, in percent.
+    /// Invalid blocks as a percentage of all.
     invalid_percent: f64,
-    /// Who chooses what is cleaned; `none` if nobody cleans.
+    /// The cleaning policy; `none`: no cleaning.
     policy: String,
-    /// Where the power comes from.
+    /// The power source.
     power: String,
     /// Milliseconds between two sections.
     interval_ms: u64,
-    /// Seconds of age from which policies with a threshold clean.
+    /// Minimum age in seconds for policies with an age threshold.
     age_threshold: u64,
     /// Days between writing and cleaning.
     days_before: u64,
@@ -117,7 +116,7 @@ fn notes(bench: &Bench, phase: &mut Phase, before: (u64, u64)) -> Result<(), Lab
     let of = |cause: Cause| phase.cause(cause as u8).joules();
     let joules = of(Cause::BackgroundGcData) + of(Cause::BackgroundGcNode);
     phase.note("joules_moving", joules, "J");
-    // As the paper counts them: the least it measured for one GC in the background.
+    // The paper's count: the lowest energy it measured for one background GC.
     phase.note("joules_at_102_79_mj", count * 0.102_79, "J");
     Ok(())
 }

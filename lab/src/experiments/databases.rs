@@ -1,10 +1,10 @@
-//! How do the files of a phone lie after its databases have grown, and what does using them cost then?
+//! How fragmented are a phone's files after its databases have grown, and what does using them cost then?
 //!
-//! On a volume in a given state programs are installed; then databases grow ([`super::growth`]). The experiment
-//! counts in how many pieces files lie, by class and application; uses the databases and takes down where their
-//! requests go; scans one; puts databases in order; and uses and scans them again. The requests
-//! of the first use are also counted as a mapping cache would see them, as they were and as if the databases had been put in
-//! order before (Ji HotStorage'16, sections 4 and 5).
+//! Programs are installed on a volume in a given state; then databases grow ([`super::growth`]). The experiment counts
+//! the files' extents, by class and application; uses the databases and records the places of their requests; scans
+//! one; defragments the databases; and uses and scans them again. It also simulates a mapping cache for the requests of
+//! the first use, as they were and as if the databases had been defragmented before (Ji HotStorage'16, sections 4 and
+//! 5).
 
 use std::collections::BTreeSet;
 
@@ -35,12 +35,12 @@ use sim::witness::Seen;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
-    /// Mebibytes of the volume.
+    /// MiB of the volume.
     volume_mib: u64,
-    /// The recipe that brings it into its state; a new volume without.
+    /// The recipe that ages the volume; by default it is new.
     #[serde(default)]
     state: Option<String>,
-    /// Whether programs are installed before that, as on a phone that is used for long, or after.
+    /// Whether programs are installed before aging, as on a phone in long use.
     #[serde(default)]
     programs_first: bool,
     /// The applications.
@@ -49,51 +49,51 @@ pub(super) struct Parameters {
     journal: Journal,
     /// Whether databases grow together, or one after the other.
     together: bool,
-    /// Of a hundred transactions so many are followed by a picture.
+    /// Percent of transactions that are followed by a picture.
     pictures_percent: u64,
-    /// Kibibytes of a picture, on average.
+    /// Mean size of a picture in KiB.
     picture_kib: u64,
-    /// Percent of the volume that a file fills before anything else.
+    /// Percent of the volume that a file fills at the start.
     #[serde(default)]
     fill_percent: u64,
-    /// Mebibytes that the host keeps in memory.
+    /// MiB of the host's memory.
     memory_mib: u64,
-    /// Deeds of the use that is measured.
+    /// Operations of the measured use.
     #[serde(default)]
     deeds: u64,
     /// The package whose first database is scanned.
     #[serde(default)]
     scan: Option<String>,
-    /// How databases are put in order, to be used and scanned once more; not at all without.
+    /// How databases are defragmented before the second use and scan; not at all by default.
     #[serde(default)]
     defragment: Option<Treatment>,
-    /// Kibibytes that are set aside for each database to grow into.
+    /// KiB preallocated for each database's growth.
     #[serde(default)]
     prealloc_kib: u32,
-    /// Pages of mapping caches to tell of, beside the profile's own.
+    /// Sizes of mapping caches to report, in pages, in addition to the profile's.
     #[serde(default)]
     cached_pages: Vec<u64>,
 }
 
-/// How a file is put in order.
+/// How a file is defragmented.
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Treatment {
-    /// Nothing is done: what a second use costs as files lie.
+    /// Not at all: measures a second use of the same layout.
     Nothing,
-    /// Read whole, cut to nothing, written in order. (A defragmenter takes care that a power cut loses nothing; here none
-    /// comes.) It works where a log fills holes, too.
+    /// Read whole, truncated, written sequentially. (A real defragmenter must survive a power cut; there is none here.)
+    /// Works even if the log fills holes.
     Rewrite,
-    /// As `joulefs clean` does it.
+    /// Like `joulefs clean`.
     Copy,
-    /// As `joulefs clean --make-room` does it: where too few segments are free, sections are cleaned before.
+    /// Like `joulefs clean --make-room`: if too few segments are free, cleans sections first.
     Clean,
-    /// As `Copy`, where the device is told to show blocks at their new places.
+    /// Like `Copy`, but the device remaps the blocks to their new addresses.
     Remap,
 }
 
 impl Parameters {
-    /// Refuses what cannot be done.
+    /// Refuses impossible combinations.
     pub fn check(&self) -> Result<(), LabError> {
         let bad = |text: &str| Err(LabError::parameters(text));
         if self.apps.iter().any(|a| a.databases > 0 && (a.record < 2 || a.batch == 0)) {
@@ -111,10 +111,9 @@ impl Parameters {
     }
 }
 
-/// Parts of a volume's addresses in the distribution of writes.
+/// Bins of addresses in the distribution of writes.
 const PARTS: u64 = 64;
-/// Blocks of a file that room is made for at once, and cleanings without gain before it is given up: as `joulefs clean`
-/// has them.
+/// Blocks for which space is made at a time, and cleanings without gain before giving up: as in `joulefs clean`.
 const PART: u64 = 4096;
 const IN_VAIN: u32 = 16;
 
@@ -205,7 +204,7 @@ fn blocks_of_device(bench: &Bench) -> u64 {
     bench.contents().blocks()
 }
 
-/// How files lie, by class and by application: phases that cost nothing.
+/// The layout of files, by class and by application: phases without cost.
 fn state(bench: &Bench, layout: &Layout, apps: &[AppSpec], phases: &mut Vec<Phase>) -> Result<(), LabError> {
     let mut of = |name: &str, sum: Sum| -> Result<(), LabError> {
         if sum.files > 0 {
@@ -231,7 +230,7 @@ fn state(bench: &Bench, layout: &Layout, apps: &[AppSpec], phases: &mut Vec<Phas
     Ok(())
 }
 
-/// Uses the databases, then scans one, each with nothing in memory. Returns what the use asked of the device.
+/// Uses the databases, then scans one, each with cold caches. Returns the device requests of the use.
 fn use_and_scan(
     bench: &mut Bench,
     p: &Parameters,
@@ -292,7 +291,7 @@ fn counted(phase: &mut Phase) {
     }
 }
 
-/// Requests for contents of databases.
+/// Requests for database contents.
 struct Watched(Vec<Seen>);
 
 impl Watched {
@@ -302,7 +301,7 @@ impl Watched {
         Watched(seen.into_iter().filter(|s| databases.binary_search(&s.owner).is_ok()).collect())
     }
 
-    /// Those of one application, or all.
+    /// The requests of one application, or all.
     fn of_app(&self, layout: &Layout, app: Option<&str>) -> Watched {
         let own = app.map(|app| layout.inodes_of(app));
         Watched(self.0.iter().filter(|s| own.as_ref().is_none_or(|own| own.contains(&s.owner))).copied().collect())
@@ -325,7 +324,7 @@ impl Watched {
         })
     }
 
-    /// Written blocks by part of the address space; nothing if nothing was written.
+    /// Blocks written by address bin; none without writes.
     fn histogram(&self, blocks: u64) -> Option<Histogram> {
         let mut bars = vec![0; PARTS as usize];
         let part = blocks.div_ceil(PARTS).max(1);
@@ -337,7 +336,7 @@ impl Watched {
         bars.iter().any(|(_, n)| *n > 0).then(|| Histogram { name, unit: "blocks".into(), bars })
     }
 
-    /// Notes how far writes are dispersed.
+    /// Notes how dispersed the writes are.
     fn note(&self, phase: &mut Phase, layout: &Layout, device: u64) {
         let blocks: Vec<u64> = self.writes().flat_map(|s| s.at..s.at + s.blocks).collect();
         let Some((least, most)) = blocks.iter().min().zip(blocks.iter().max()) else { return };
@@ -362,16 +361,17 @@ impl Watched {
     }
 }
 
-/// Points of a plot at most.
+/// Maximum number of points in a plot.
 const POINTS: usize = 4000;
 
-/// Which write, and the block it begins with.
+/// Each write's index and first block.
 fn scattered<'a>(writes: impl Iterator<Item = &'a Seen>) -> Vec<(u64, u64)> {
     let all: Vec<(u64, u64)> = (0..).zip(writes).map(|(n, s)| (n, s.at)).collect();
     all.iter().step_by(all.len().div_ceil(POINTS).max(1)).copied().collect()
 }
 
-/// What mapping caches of some sizes move for these requests, as they were and as if databases had been put in order before.
+/// Notes the map traffic of mapping caches of several sizes for these requests, as they were and as if the databases
+/// had been defragmented before.
 fn translated(
     bench: &Bench,
     sizes: &BTreeSet<u64>,
@@ -385,7 +385,7 @@ fn translated(
         return Ok(Vec::new());
     };
     let of = app.map_or_else(String::new, |app| format!("{app}-"));
-    // What is still in memory at the end is written some time, too.
+    // Changed pages still cached at the end are written later, too.
     let writes = |c: Costs| (c.writes + c.changed) as f64;
     let one = |pages: &u64| {
         let mut phase = bench.measure(&format!("{of}cache-{pages}"), 1, &Progress::new(&|_| ()), |_| Ok(0))?;
@@ -403,7 +403,7 @@ fn translated(
     sizes.iter().map(one).collect()
 }
 
-/// Brings together each database that lies in more pieces than it must.
+/// Defragments each database that has more extents than necessary.
 fn put_in_order(bench: &Bench, before: &Layout, how: Treatment, progress: &Progress<'_>) -> Result<Phase, LabError> {
     let torn: Vec<Ino> = before
         .files()
@@ -427,7 +427,7 @@ fn put_in_order(bench: &Bench, before: &Layout, how: Treatment, progress: &Progr
             };
             match moved {
                 Ok(blocks) => bytes += blocks * BLOCK as u64,
-                // Logs fill holes, and would scatter it again; or nothing is left to clean for it.
+                // Logs fill holes and would scatter the file again; or no cleaning can make space for it.
                 Err(vfs::Error::Busy(_) | vfs::Error::NoSpace) => refused += 1,
                 Err(e) => return Err(e.into()),
             }
@@ -443,7 +443,7 @@ fn put_in_order(bench: &Bench, before: &Layout, how: Treatment, progress: &Progr
     Ok(phase)
 }
 
-/// Brings a file together in parts, for each of which room is made first. Returns how many blocks.
+/// Defragments a file in parts, and makes space before each. Returns the number of blocks.
 fn with_room(vol: &Volume, ino: Ino) -> vfs::Result<u64> {
     let mut moved = 0;
     for range in torn(&vol.extents(ino, 0, usize::MAX)?) {
@@ -460,7 +460,7 @@ fn with_room(vol: &Volume, ino: Ino) -> vfs::Result<u64> {
     Ok(moved)
 }
 
-/// Cleans sections until so many blocks can lie together.
+/// Cleans sections until `blocks` blocks can be contiguous.
 fn make_room(vol: &Volume, blocks: u64) -> vfs::Result<()> {
     let (mut least, mut in_vain) = (u64::MAX, 0);
     loop {
@@ -468,7 +468,7 @@ fn make_room(vol: &Volume, blocks: u64) -> vfs::Result<()> {
         if short == 0 {
             return Ok(());
         }
-        // Cleaning moves blocks before it frees segments; without gain for long it never will.
+        // Cleaning moves blocks before it frees segments; after long without gain, give up.
         in_vain = if short < least { 0 } else { in_vain + 1 };
         least = least.min(short);
         if in_vain == IN_VAIN {
@@ -478,7 +478,7 @@ fn make_room(vol: &Volume, blocks: u64) -> vfs::Result<()> {
     }
 }
 
-/// Returns the file's bytes.
+/// Rewrites the file; returns its bytes.
 fn written_again(fs: &dyn FileSystem, ino: Ino) -> Result<u64, LabError> {
     let size = fs.getattr(ino)?.size;
     let mut all = vec![0; size as usize];

@@ -1,10 +1,10 @@
-//! What does a day of calls cost a disk that sleeps, and how often does it wake?
+//! What does a day of calls cost a disk that spins down, and how often does it spin up?
 //!
-//! Each day is the recorded requests of one file system, made again at their times on a disk of the profile, which sleeps as its
-//! timer says. The first and the last request of a recording are its frame, so that all days are equally long; they are priced,
-//! but wake nobody.
+//! Each day is the recorded requests of one file system, replayed at their times on a disk of the profile, which spins
+//! down by its timer. The first and the last request of a recording only mark its length, so that all days are equally
+//! long; they are priced, but do not count as spin-ups.
 //!
-//! Left out: what made the requests (`recordings/archive-day`), and what other disks spend.
+//! Left out: the origin of the requests (`recordings/archive-day`), and the energy of other disks.
 
 use std::collections::BTreeMap;
 
@@ -27,30 +27,30 @@ use sim::progress::Progress;
 use sim::result::{Phase, Raw};
 use sim::traces::{Run, Speed, blocks};
 
-/// The sum over several days, beside each of them.
+/// The variant with sums over several days.
 const ALL: &str = "together";
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
-    /// Whose requests: recordings are called FILE-SYSTEM.DAY.csv.zst.
+    /// The recorded file system; recordings are named FILE-SYSTEM.DAY.csv.zst.
     file_system: String,
-    /// Which days.
+    /// The recorded days.
     days: Vec<String>,
-    /// What is told of several days as one, by name.
+    /// Sums over several days, by name.
     #[serde(default)]
     together: BTreeMap<String, Vec<String>>,
 }
 
 impl Parameters {
-    /// Whether each sum is of days that there are.
+    /// Checks that each sum names known days.
     pub fn check(&self) -> Result<(), LabError> {
         let unknown = self.together.values().flatten().find(|day| !self.days.contains(day));
         unknown.map_or(Ok(()), |day| Err(LabError::parameters(format!("{ALL}: there is no day {day:?}"))))
     }
 }
 
-/// What is added up.
+/// Totals to be summed.
 #[derive(Default, Clone, Copy)]
 struct Day {
     wakes: f64,
@@ -99,7 +99,7 @@ fn one(profile: &Profile, day: &str, recording: &str, progress: &Progress<'_>) -
         timeline: Vec::new(),
     };
     let mut phase = Phase::new(day, asked.read + asked.written, raw);
-    // Causes and owners of a kernel's requests are not known.
+    // The recording has no causes or owners of requests.
     phase.forget_owners();
     phase.spent = joined(&phase.spent);
     phase.account.latencies = done.latencies;
@@ -112,10 +112,10 @@ fn one(profile: &Profile, day: &str, recording: &str, progress: &Progress<'_>) -
     Ok((phase, told))
 }
 
-/// What is in a day, without its frame.
+/// A day's requests, without the first and last.
 #[derive(Default)]
 struct Asked {
-    /// When requests came.
+    /// Times of the requests.
     times: Vec<u64>,
     read: u64,
     written: u64,
@@ -142,7 +142,8 @@ impl Asked {
         Ok(out)
     }
 
-    /// Requests without one before them for so long. The first is one, too: nobody knows how long the disk slept before.
+    /// Number of requests after at least `after` without one. The first counts, too: how long the disk was idle before
+    /// is unknown.
     fn wakes(&self, after: u64) -> usize {
         let gaps = self.times.windows(2).filter(|pair| pair[1].saturating_sub(pair[0]) >= after);
         gaps.count() + usize::from(!self.times.is_empty())

@@ -1,8 +1,9 @@
-//! How long does a writer wait whose file grows into the room of its deltas?
+//! How long does a writer wait if its file grows into the space of its deltas?
 //!
-//! MedFS FAST'25, section 6.4: an inode's deltas lie where addresses of further blocks will stand. When the file grows, their
-//! pages are put together and written whole first, and the writer waits for it. The worst case: nothing is in memory, and
-//! all deltas must go at once. Left out: what becomes of the deltas in between, which applications show (`app-updates`).
+//! MedFS FAST'25, section 6.4: an inode's deltas occupy the slots of later block addresses. When the file grows, their
+//! pages must first be reconstructed and written whole, and the writer waits. The worst case: caches are cold, and all
+//! deltas must be evicted at the same time. Left out: the normal life of deltas, which applications show
+//! (`app-updates`).
 
 use device::energy::profile::Profile;
 use device::{BLOCK, Rng};
@@ -20,23 +21,23 @@ use crate::plan::Job;
 use sim::bench::{Bench, blocks_of_mib};
 use sim::progress::Progress;
 
-/// Slots of an inode that may hold deltas: a file that needs all of them leaves none.
+/// Slots of an inode that may hold deltas: a file that needs all of them has no space for deltas.
 const SLOTS: u64 = 864;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
-    /// Mebibytes of the volume.
+    /// MiB of the volume.
     volume_mib: u64,
-    /// Mebibytes of each file.
+    /// MiB of each file.
     files_mib: Vec<u64>,
-    /// Bytes that change on each page.
+    /// Bytes changed on each page.
     change: usize,
-    /// Further deltas go into delta nodes.
+    /// Whether further deltas go into delta nodes.
     nodes: bool,
 }
 
-/// Fills the zone of each file, and lets it grow.
+/// Fills the delta zone of each file, then lets the file grow.
 pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
     let p: Parameters = parameters(job)?;
     let mut phases = Vec::new();
@@ -55,7 +56,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         let mut rng = Rng::new(job.seed);
         let mut change = vec![0; p.change];
         let volume = bench.f2fs()?.clone();
-        // As many pages as the zone has room for, and more: what finds none is written whole.
+        // More pages than the zone has space for: the rest are written whole.
         for page in 0..blocks {
             rng.fill(&mut change);
             let at = page * BLOCK as u64 + rng.below((BLOCK - change.len()) as u64 + 1);

@@ -1,9 +1,9 @@
-//! How fast is a file read that has deltas in delta nodes?
+//! How fast are reads of a file that has deltas in delta nodes?
 //!
-//! MedFS FAST'25, section 6.2.5 and Figure 11 (b): some pages of a file are changed a little, then the file is read at
-//! random so often that it is one that is only read, then nobody asks for anything for a while, in which its pages may be
-//! written whole again. The reads that are measured follow a restart, so that nothing is in memory at first. Left out: who
-//! decides that a file is only read (`f2fs`), and writing.
+//! MedFS FAST'25, section 6.2.5 and Figure 11 (b): some pages of a file are changed a little; the file is read at
+//! random often enough to be classified as read-only; then the volume is idle for a while, during which the file's
+//! pages may be folded. The measured reads follow a restart, with cold caches. Left out: the classification (`f2fs`),
+//! and writing.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -27,34 +27,34 @@ use sim::progress::Progress;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
-    /// Mebibytes of the volume.
+    /// MiB of the volume.
     volume_mib: u64,
-    /// Mebibytes of the file.
+    /// MiB of the file.
     file_mib: u64,
-    /// Percent of the pages that are changed, one run each.
+    /// Percentages of pages changed, one run for each.
     changed_percent: Vec<u64>,
-    /// Bytes changed of a page, at most.
+    /// Maximum number of bytes changed per page.
     change: u64,
-    /// Reads, first those that make it a file that is only read, then as many that are measured.
+    /// Number of reads to classify the file as read-only, and of the measured reads after it.
     reads: u64,
-    /// Mebibytes that the host keeps in memory.
+    /// MiB of the host's memory.
     memory_mib: u64,
-    /// How small updates are kept.
+    /// How small updates are stored.
     keeping: Keeping,
-    /// Deltas of files that are only read are folded while nobody uses the volume.
+    /// Whether deltas of read-only files are folded while the volume is idle.
     delta_return: bool,
 }
 
-/// Pages from one fsync to the next.
+/// Pages per fsync.
 const SYNC_EVERY: usize = 8;
-/// Time from one of the first reads to the next.
+/// Time between the first reads.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Longer than reads and writes of a file are counted together.
+/// Longer than the window in which a file's reads and writes are counted together.
 const WINDOW: Duration = Duration::from_secs(61);
-/// How long nobody asks for anything then.
+/// How long the volume is idle.
 const REST: Duration = Duration::from_secs(180);
 
-/// Measures each share of changed pages.
+/// Measures each percentage of changed pages.
 pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
     let p: Parameters = parameters(job)?;
     let pages = blocks_of_mib(p.file_mib);
@@ -77,7 +77,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
             Ok(bench.f2fs()?.deltas_in(format::Ino(ino.0 as u32)).map_err(vfs::Error::from)? as f64)
         };
         let made = deltas(&bench, ino)?;
-        // Writes and reads fall into different windows of counting.
+        // Writes and reads must fall into different counting windows.
         bench.measure("writes", 1, &progress, |recorder| {
             cleaned::pass_time(&bench, recorder, WINDOW)?;
             Ok(0)
@@ -113,7 +113,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     Ok((phases, Vec::new()))
 }
 
-/// Changes so many different pages a little.
+/// Changes `n` different pages a little.
 fn change(bench: &Bench, ino: Ino, p: &Parameters, n: u64, pages: u64, rng: &mut Rng) -> Result<(), LabError> {
     let volume = bench.f2fs()?;
     let mut order: Vec<u64> = (0..pages).collect();
@@ -130,7 +130,7 @@ fn change(bench: &Bench, ino: Ino, p: &Parameters, n: u64, pages: u64, rng: &mut
     Ok(volume.sync()?)
 }
 
-/// Reads pages at random; how many bytes, and how long each took in nanoseconds.
+/// Reads pages at random; returns the bytes and each read's duration in nanoseconds.
 fn read(
     bench: &Bench,
     ino: Ino,

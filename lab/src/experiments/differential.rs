@@ -1,12 +1,11 @@
 //! How well does differential analysis divide a phone's energy among its components?
 //!
-//! Mohan et al. (HotStorage'17, slides 9 to 11) put a meter into the phone's supply and compared runs in which
-//! different components take part: idle, writing to memory, writing over the network, writing to flash.
+//! Mohan et al. (HotStorage'17, slides 9 to 11) metered a phone's supply and compared runs with different active
+//! components: idle, writing to memory, writing over the network, writing to flash.
 //!
-//! Here the flash, with the software that serves it, is the model; the other components are constant powers that the
-//! plan names. The meter shows the sum of both for each run, off by a random part each time, and the method gets
-//! nothing but these readings. The results put what the method finds beside the true powers, and say how often its 95
-//! % bars hold them.
+//! Here the flash, with its software, is the model; the other components are constant powers from the plan. For each
+//! run the meter shows the sum with a random error, and the method gets only these readings. The results compare its
+//! output with the true powers, and report how often its 95 % intervals contain them.
 
 use device::energy::profile::Profile;
 use device::{BLOCK, Rng, generate};
@@ -27,30 +26,30 @@ use sim::result::Phase;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
-    /// Mebibytes of the file.
+    /// MiB of the file.
     file_mib: u64,
-    /// Mebibytes written at random in one run.
+    /// MiB written at random per run.
     total_mib: u64,
-    /// Kibibytes of one write; an fsync follows each.
+    /// KiB per write; each write is followed by an fsync.
     io_kib: u64,
-    /// How often each run is measured.
+    /// Measurements per run.
     repeats: u64,
     /// The supply's voltage.
     volts: f64,
-    /// By how many percent a measurement is off (one standard deviation).
+    /// The meter's error in percent (one standard deviation).
     meter_percent: f64,
-    /// How often the method is tried on the same powers, measured anew, to count how often its bars hold.
+    /// Repetitions of the method with new measurements of the same powers, to count how often its intervals are right.
     trials: u64,
-    /// What the phone spends beside flash, in the order in which runs add them.
+    /// The phone's power besides flash, in the order in which runs add components.
     beside: Vec<Beside>,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Beside {
-    /// What it is called in results.
+    /// Its name in results.
     name: String,
-    /// Milliamperes it draws.
+    /// Its current in mA.
     ma: f64,
 }
 
@@ -58,10 +57,10 @@ struct Beside {
 const STORAGE: &str = "storage";
 const FILE: &str = "measured";
 
-/// What a meter would show if it were right: joules and seconds of writing to flash, by repeat.
+/// An ideal meter's readings: joules and seconds of writing to flash, by repeat.
 type Flash = Vec<(f64, f64)>;
 
-/// Measures the flash, then divides.
+/// Measures the flash, then runs the analysis.
 pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
     let OnVolume { given, work: p } = parameters::<OnVolume<Parameters>>(job)?;
     given.check(None)?;
@@ -92,7 +91,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     Ok((phases, histograms))
 }
 
-/// Writes at random places, each once before any a second time.
+/// Writes at random places; writes all of them before repeating any.
 fn write(
     bench: &Bench,
     p: &Parameters,
@@ -120,7 +119,7 @@ fn write(
 
 struct Method<'a> {
     p: &'a Parameters,
-    /// Of what is beside flash.
+    /// Power of the components other than flash.
     watts: Vec<f64>,
 }
 
@@ -130,8 +129,7 @@ impl Method<'_> {
         names.map(|name| Component { name: name.into(), per: Per::Second }).collect()
     }
 
-    /// The runs as a meter shows them: each adds one component to the one before and takes as long as writing to
-    /// flash does.
+    /// The metered runs: each adds one component to the previous run and takes as long as writing to flash.
     fn measured(&self, flash: &Flash, rng: &mut Rng) -> Vec<Run> {
         let others = self.watts.len();
         let run = |active: usize| {
@@ -153,7 +151,7 @@ impl Method<'_> {
         solve(&self.components(), &runs, runs.len() - 1).map_err(|e| LabError::parameters(e.to_string()))
     }
 
-    /// The shares that went in, in percent, in the order of components.
+    /// The true shares, in percent, in the order of components.
     fn planted(&self, flash: &Flash) -> Vec<f64> {
         let mean = |of: fn(&(f64, f64)) -> f64| flash.iter().map(of).sum::<f64>() / flash.len() as f64;
         let (joules, seconds) = (mean(|f| f.0), mean(|f| f.1));
@@ -162,7 +160,7 @@ impl Method<'_> {
         all.iter().map(|j| 100.0 * j / total).collect()
     }
 
-    /// What the method says of one series of measurements, beside what went in.
+    /// Notes the method's result for one series of measurements, next to the true shares.
     fn shares(&self, bench: &Bench, flash: &Flash, rng: &mut Rng, progress: &Progress<'_>) -> Result<Phase, LabError> {
         let answer = self.answer(flash, rng)?;
         let mut phase = bench.measure("shares", 1, progress, |_| Ok(0))?;
@@ -177,7 +175,7 @@ impl Method<'_> {
         Ok(phase)
     }
 
-    /// How often the bars hold what went in, if everything is measured anew.
+    /// Notes how often the intervals contain the true shares, with everything measured again.
     fn trials(&self, bench: &Bench, flash: &Flash, rng: &mut Rng, progress: &Progress<'_>) -> Result<Phase, LabError> {
         let planted = self.planted(flash);
         let mut held = vec![0_u64; planted.len()];

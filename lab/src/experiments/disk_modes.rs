@@ -1,5 +1,5 @@
-//! A bare disk's motions, one by one: seeks and rotations by random reads, transfer by reading and writing
-//! in order, and waiting.
+//! A bare disk's activities, measured one by one: seeks and rotations by random reads, transfers by sequential reads
+//! and writes, and waiting.
 
 use std::time::Duration;
 
@@ -21,13 +21,13 @@ use sim::result::Phase;
 pub(super) struct Parameters {
     /// Reads of one block at random places.
     random_reads: u64,
-    /// Mebibytes read, and written, in order.
+    /// MiB read, and MiB written, sequentially.
     sequential_mib: u64,
-    /// Kibibytes in one of these requests.
+    /// KiB per sequential request.
     io_kib: u64,
-    /// Seconds waited with the platter turning; fewer than the disk takes to stand still.
+    /// Idle seconds with the platter spinning; less than the spin-down time.
     idle_seconds: u64,
-    /// Seconds waited with the platter standing.
+    /// Seconds with the platter stopped.
     standby_seconds: u64,
 }
 
@@ -80,7 +80,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         phases.push(phase);
     }
 
-    // The last request was a moment ago: the platter turns until the disk has had enough of waiting.
+    // The platter still spins after the last request, until the spin-down time.
     let wait = |name, seconds| {
         bench.measure(name, 1, progress, |_| {
             bench.clock().advance(Duration::from_secs(seconds));
@@ -94,7 +94,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     }
     phases.push(wait("idle", p.idle_seconds)?);
     if standby_after > Duration::ZERO {
-        // Until it stands, which is no part of the measurement.
+        // Wait until it stops; not measured.
         bench.measure("", 1, progress, |_| {
             bench.clock().advance(standby_after);
             Ok(0)
@@ -102,7 +102,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         phases.push(wait("standby", p.standby_seconds)?);
     }
     for phase in &mut phases {
-        // Power of the disk alone; the board waits at the host's expense.
+        // Power of the disk alone, without the board's waiting.
         let watts = phase.component(Component::Storage).joules() / (phase.took.0 as f64 / 1e9);
         phase.note("disk_power", watts * 1e3, "mW");
     }

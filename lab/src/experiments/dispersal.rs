@@ -1,9 +1,9 @@
-//! What do small requests cost by how far they are dispersed?
+//! What do small requests cost, depending on how dispersed they are?
 //!
-//! A file that lies in one piece; for each region, synchronous writes of 4 KB at random places of the file's first so many
-//! mebibytes, then reads of the same kind past the host's memory (Ji HotStorage'16, section 5.3.2 and Fig. 4). Or the
-//! same on the bare device, which is what a file system that overwrites in place asks of it, without the file system.
-//! Before each region the device is switched off and on, so that none finds what another left in the device's memory.
+//! The file is contiguous. For each region, synchronous writes of 4 KB go to random places in that region (the
+//! beginning of the file), followed by random reads that bypass the host's cache (Ji HotStorage'16, section 5.3.2 and
+//! Fig. 4). The same can run on the bare device: the requests of a file system that overwrites in place, without the
+//! file system. The device is power-cycled before each region, so that its cache is cold.
 
 use device::energy::profile::{DeviceSpec, Profile};
 use device::{BLOCK, BlockDevice, Lba, Rng, Tag, generate};
@@ -24,23 +24,23 @@ use sim::result::Phase;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
-    /// Mebibytes of the volume or the bare device.
+    /// MiB of the volume or the bare device.
     volume_mib: u64,
-    /// Mebibytes of the file.
+    /// MiB of the file.
     file_mib: u64,
-    /// Mebibytes of the regions.
+    /// Sizes of the regions in MiB.
     regions_mib: Vec<u64>,
-    /// Requests in each region, of each kind.
+    /// Requests of each kind per region.
     requests: u64,
-    /// Whether there is a file system.
+    /// Whether requests go through a file system.
     on: On,
-    /// Pages of the map in the device's memory; the profile's own number without.
+    /// Pages in the device's mapping cache; by default the profile's.
     #[serde(default)]
     cached_pages: Option<u64>,
-    /// Whether the bare device holds data everywhere, so that flash is cleaned.
+    /// Whether the bare device is full of data, so that flash must clean.
     #[serde(default)]
     full: bool,
-    /// Writes in each region before those that are measured.
+    /// Writes in each region before the measurement.
     #[serde(default)]
     writes_before: u64,
 }
@@ -53,7 +53,7 @@ enum On {
 }
 
 impl Parameters {
-    /// Refuses what cannot be done.
+    /// Refuses impossible combinations.
     pub fn check(&self) -> Result<(), LabError> {
         let bad = |text: String| Err(LabError::parameters(text));
         if let Some(mib) = self.regions_mib.iter().find(|mib| **mib == 0 || **mib > self.file_mib) {
@@ -69,14 +69,14 @@ impl Parameters {
     }
 }
 
-/// Where the requests go.
+/// The target of the requests.
 enum Target {
     File(Ino),
-    /// From this block on.
+    /// The device, from this block on.
     Device(u64),
 }
 
-/// Measures writes, then reads, region by region.
+/// Measures writes, then reads, for each region.
 pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
     let p: Parameters = parameters(job)?;
     p.check()?;
@@ -111,7 +111,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
                     Target::Device(0)
                 }
             };
-            // Requests reach the device as they are made.
+            // Do not merge requests.
             bench.cut_requests_at(Some(1));
             let mut rng = Rng::new(job.seed ^ mib << 8 ^ k as u64);
             let mut places = |n: u64| -> Vec<u64> { (0..n).map(|_| rng.below(blocks_of_mib(*mib))).collect() };
@@ -127,7 +127,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
             bench.cut_requests_at(None);
             note(&mut phase, p.requests);
             if p.on == On::F2fs {
-                // In place: the file stays whole, or addresses would not be as dispersed as places.
+                // In-place writes: the file must stay contiguous, or addresses would not be as dispersed as offsets.
                 let pieces = Layout::of(&bench)?.sum(|path, _| path == "/measured");
                 phase.note("pieces_of_the_file", pieces.extents as f64, "pieces");
             }

@@ -1,8 +1,7 @@
-//! Reading and writing one file in order or at random, phase after phase, on a volume in a given state.
+//! Sequential or random reads and writes of one file, phase after phase, on a volume in a given state.
 //!
-//! The volume is mounted anew before every phase: nothing is in memory, as after the phone was restarted. If
-//! the plan says so, the device is switched off and on as well.
-//! What a phase writes it pays for: a phase of writes ends with an fsync.
+//! The volume is remounted before every phase: caches are cold, as after a reboot. If the plan requests it, the device
+//! is power-cycled, too. A phase pays for its own writes: a phase of writes ends with an fsync.
 
 use std::time::Duration;
 
@@ -26,23 +25,23 @@ use sim::result::{Histogram, Phase, Stage};
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
-    /// Whether the device is switched off and on between phases, and not only the volume mounted anew.
+    /// Whether the device is power-cycled between phases, in addition to the remount.
     #[serde(default)]
     device_restarts: bool,
-    /// Seconds before each phase in which nobody asks anything, measured as phases of their own.
+    /// Idle seconds before each phase, measured as separate phases.
     #[serde(default)]
     rest_s: u64,
-    /// Mebibytes of the file.
+    /// MiB of the file.
     file_mib: u64,
-    /// What is done with it, in this order.
+    /// The phases, in order.
     phase: Vec<PhaseSpec>,
-    /// No phase moves more than so many mebibytes.
+    /// Maximum MiB read or written per phase.
     #[serde(default)]
     limit_mib: Option<u64>,
-    /// How it is cleaned before anything is measured; not at all without.
+    /// How the volume is cleaned before the measurement; not at all by default.
     #[serde(default)]
     cleaning: Option<Cleaning>,
-    /// Clean nodes kept in memory, in blocks; the file system's own choice without.
+    /// Clean nodes kept in memory, in blocks; by default the file system decides.
     #[serde(default)]
     node_cache: Option<usize>,
     /// The work after.
@@ -51,7 +50,7 @@ pub(super) struct Parameters {
 }
 
 impl Parameters {
-    /// Whether it can be done on the volume.
+    /// Checks that the work is possible on the volume.
     pub fn check(&self, given: &Given) -> Result<(), LabError> {
         given.check(match self {
             Parameters { cleaning: Some(_), .. } => Some("cleaning"),
@@ -65,31 +64,31 @@ impl Parameters {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct PhaseSpec {
-    /// What it is called in results.
+    /// Its name in results.
     name: String,
     /// Whether it reads or writes.
     #[serde(rename = "do")]
     what: What,
-    /// Whether calls are in order or at random.
+    /// Whether calls are sequential or random.
     order: Order,
-    /// Kibibytes of one call.
+    /// KiB per call.
     io_kib: u64,
-    /// Mebibytes moved; the whole file without.
+    /// MiB read or written; by default the whole file.
     #[serde(default)]
     total_mib: Option<u64>,
-    /// Whether an fsync follows every write, or only the last.
+    /// Whether each write is followed by an fsync, or only the last.
     #[serde(default)]
     fsync_each: bool,
-    /// The file is one hole of its size before: every write takes a block it did not have.
+    /// Whether the file is one hole before: every write allocates a block.
     #[serde(default)]
     holes: bool,
-    /// Calls reach the device as they are, one request each (`O_DIRECT`), not joined in memory.
+    /// Whether each call becomes one device request (`O_DIRECT`), without merging.
     #[serde(default)]
     direct: bool,
 }
 
 impl PhaseSpec {
-    /// Bytes it moves in a file of `size`.
+    /// Bytes read or written in a file of `size` bytes.
     fn moves(&self, p: &Parameters, size: u64) -> u64 {
         let bytes = |mib: u64| mib.saturating_mul(1 << 20);
         self.total_mib.map_or(size, bytes).min(p.limit_mib.map_or(u64::MAX, bytes))
@@ -130,7 +129,7 @@ pub(crate) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     }
     let mut rng = Rng::new(job.seed);
     let size = blocks_of_mib(p.file_mib) * BLOCK as u64;
-    // Where the first phase does not write all of it, there must be something before.
+    // If the first phase does not write the whole file, it must exist before.
     let whole = |f: &PhaseSpec| f.what == What::Write && f.moves(&p, size) >= size;
     if !p.phase.first().is_some_and(whole) {
         let ino = bench.file(FILE)?;
@@ -150,7 +149,7 @@ pub(crate) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     Ok((phases, histograms))
 }
 
-/// Nobody asks anything; the volume does what is due.
+/// Runs the volume's due work without requests.
 fn rest(bench: &Bench, before: &str, seconds: u64) -> Result<Phase, LabError> {
     let mut phase = bench.measure(&format!("rest-before-{before}"), seconds, &Progress::new(&|_| ()), |recorder| {
         for _ in 0..seconds {

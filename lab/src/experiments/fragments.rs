@@ -1,8 +1,7 @@
-//! What does reading files in order cost if they lie in pieces of different sizes?
+//! What does reading files sequentially cost if their fragments have different sizes?
 //!
-//! The experiment writes a file piece by piece in random order, and after each piece a piece of one of several other
-//! files; it makes each piece durable before it writes the next. So two pieces of a file are neighbours on the device
-//! only by chance.
+//! The experiment writes a file's pieces in random order, alternating with pieces of several other files, and syncs
+//! each piece before the next. So two pieces of a file are neighbours on the device only by chance.
 
 use device::energy::profile::Profile;
 use device::{BLOCK, Rng, generate};
@@ -23,20 +22,20 @@ use sim::result::Phase;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
-    /// Whether the device is switched off and on between phases, and not only the volume mounted anew.
+    /// Whether the device is power-cycled between phases, in addition to the remount.
     #[serde(default)]
     device_restarts: bool,
-    /// Mebibytes of each file.
+    /// MiB of each file.
     file_mib: u64,
-    /// Other files written meanwhile.
+    /// Other files written in between.
     others: u64,
-    /// Kibibytes of a piece; one file is measured for each, and one written in order.
+    /// Piece sizes in KiB; one file is measured for each, and one written sequentially.
     pieces_kib: Vec<u64>,
-    /// Kibibytes of one call of the reader.
+    /// KiB per read call.
     io_kib: u64,
 }
 
-/// Measures the reading of every file.
+/// Measures reading every file.
 pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
     let OnVolume { given, work: p } = parameters::<OnVolume<Parameters>>(job)?;
     given.check(None)?;
@@ -63,12 +62,12 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         bench.restart(p.device_restarts)?;
         let mut phase =
             read(&bench, &name, size, p.io_kib * 1024, &progress.part(parts - p.pieces_kib.len() - 1 + n, parts))?;
-        // Requests for contents tell in how many pieces the file really lies.
+        // The number of requests for contents shows the file's real number of extents.
         let carries = Contents::from_reasons(&bench.kind().reasons());
         let requests: u64 = phase.traffic.iter().filter(|t| carries.has(t.cause)).map(|t| t.reads).sum();
         phase.note("mean_request", size as f64 / 1024.0 / requests as f64, "KB");
         phases.push(phase);
-        // It and the others make room for the next ones.
+        // Free the space for the next files.
         remove(&bench, std::iter::once(name).chain((0..p.others).map(other)))?;
     }
     Ok((phases, histograms))
@@ -98,7 +97,7 @@ fn in_pieces(
     };
     let mut places: Vec<u64> = (0..size).step_by(piece as usize).collect();
     rng.shuffle(&mut places);
-    // The other files' pieces come in an order of their own, one of each file after the other.
+    // The other files' pieces are written in a different order, one of each file in turn.
     let mut elsewhere = places.clone();
     rng.shuffle(&mut elsewhere);
     for (n, (at, beside)) in places.iter().zip(&elsewhere).enumerate() {
@@ -124,7 +123,7 @@ fn remove(bench: &Bench, names: impl Iterator<Item = String>) -> Result<(), LabE
 fn read(bench: &Bench, name: &str, size: u64, io: u64, progress: &Progress<'_>) -> Result<Phase, LabError> {
     let fs = bench.volume()?;
     let ino = bench.file(name)?;
-    // A hole would be read for nothing.
+    // Reading a hole would make the measurement meaningless.
     if fs.seek(ino, 0, Seek::Hole)? != size {
         return Err(LabError::parameters(format!("{name} was not written whole")));
     }

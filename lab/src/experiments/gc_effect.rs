@@ -1,8 +1,8 @@
-//! What do so many cleanings by one policy do to the pieces of free space, on a volume in a given state?
+//! What does a number of cleanings by one policy do to the fragments of free space, on a volume in a given state?
 //!
-//! The experiment counts the pieces before, after, and now and then between, by the sizes L1 to L9 of FAGC TACO'23,
-//! Table 3, and by the classes of its Table 5. A volume smaller than the published one has less free space. So it is
-//! cleaned less often in proportion, and the changes are told in proportion to the published size.
+//! The experiment counts the fragments before, after, and at times in between, by the sizes L1 to L9 of FAGC TACO'23,
+//! Table 3, and by the classes of its Table 5. A volume smaller than the published one has less free space. So it gets
+//! proportionally fewer cleanings, and changes are scaled up to the published size.
 
 use std::time::Duration;
 
@@ -26,27 +26,27 @@ use sim::result::{Histogram, Phase};
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
-    /// Mebibytes of the volume.
+    /// MiB of the volume.
     volume_mib: u64,
-    /// Mebibytes of the volume that was published: cleanings and changes are in proportion to it.
+    /// MiB of the published volume: cleanings and changes are scaled to it.
     published_mib: u64,
-    /// The recipe that brings it into its state.
+    /// The recipe that ages the volume.
     state: String,
     /// Whether a writer waits for the space.
     mode: Mode,
-    /// Who chooses in the background, `none` if nobody cleans there; in the foreground it is always the emptiest section.
+    /// The background policy; `none`: no background cleaning. The foreground always cleans the emptiest section.
     #[serde(default = "by_cost")]
     policy: String,
-    /// Where the power comes from, for policies that ask.
+    /// The power source, for policies that use it.
     #[serde(default)]
     power: Option<String>,
     /// Cleanings on a volume of the published size.
     gcs: u64,
-    /// Milliseconds the background sleeps at least.
+    /// Minimum sleep of the background in milliseconds.
     sleep_ms: u64,
-    /// Seconds of age from which policies with a threshold clean.
+    /// Minimum age in seconds for policies with an age threshold.
     age_threshold: u64,
-    /// Moments at which pieces are counted.
+    /// Number of times fragments are counted.
     moments: u64,
     /// The work after.
     #[serde(default)]
@@ -64,7 +64,7 @@ enum Mode {
     Background,
 }
 
-/// What is measured of the classes of Table 5, and the name of the measure.
+/// The classes of Table 5, as names of measures.
 const CLASSES: [&str; 4] = ["capacity_under_128k", "capacity_128k_1m", "capacity_1m_2m", "capacity_from_2m"];
 
 /// Measures it.
@@ -123,7 +123,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     Ok((phases, histograms))
 }
 
-/// What changed; `scale` is the size of the published volume by ours.
+/// Notes the changes; `scale` is the published volume's size divided by ours.
 fn note(phase: &mut Phase, start: &FreeFragments, end: &FreeFragments, scale: f64) {
     const MB: f64 = 1_048_576.0;
     let mb = |blocks: u64| blocks as f64 * BLOCK as f64 / MB;
@@ -144,7 +144,7 @@ fn note(phase: &mut Phase, start: &FreeFragments, end: &FreeFragments, scale: f6
     phase.note("energy_whole", joules * scale, "J");
 }
 
-/// How pieces change from cleaning to cleaning.
+/// How fragments change over the cleanings.
 fn over_cleanings(seen: &[(u64, FreeFragments)]) -> Vec<Histogram> {
     let of = |what: &str, unit: &str, value: &dyn Fn(&FreeFragments) -> u64| Histogram {
         name: format!("{what} after so many cleanings"),

@@ -1,9 +1,9 @@
-//! What does one cleaning cost on a volume in a given state with nothing else going on?
+//! What does one cleaning cost on an otherwise idle volume in a given state?
 //!
-//! In the foreground, several in a row; and in the background at several paces. The model prices what it knows:
-//! requests, bytes, flushes, the processor's part of each, and the board while requests last. It does not know what a
-//! phone draws because it is awake; the notes of the foreground phase say how much that would be for the published
-//! time. The volume is mounted anew before each measurement, so that each begins with nothing in memory.
+//! Several cleanings in a row in the foreground, and background cleaning at several paces. The model prices what it
+//! knows: requests, bytes, flushes, the processor's part of each, and the board during requests. It does not know the
+//! power of a phone that is awake; the notes of the foreground phase give that for the published time. The volume is
+//! remounted before each measurement, so that each starts with cold caches.
 
 use std::time::Duration;
 
@@ -29,26 +29,25 @@ use sim::result::{Histogram, Phase};
 pub(super) struct Parameters {
     /// Cleanings in the foreground.
     pub foreground: u64,
-    /// Seconds of each measurement in the background.
+    /// Seconds of each background measurement.
     pub background_s: u64,
-    /// Milliseconds the background sleeps at least, one measurement for each. The first is what the others
-    /// are compared with.
+    /// Minimum sleeps of the background in milliseconds, one measurement each; the first is the baseline.
     pub sleeps_ms: Vec<u64>,
-    /// What was published of it.
+    /// The published numbers.
     pub published: Published,
 }
 
-/// Numbers of the paper that are set beside what the model knows.
+/// The paper's numbers for comparison with the model.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Published {
-    /// Seconds all cleanings in the foreground took.
+    /// Seconds of all foreground cleanings.
     foreground_s: f64,
-    /// Millijoules of one of them.
+    /// Millijoules per foreground cleaning.
     foreground_mj: f64,
-    /// Millijoules of one in the background, for each of the sleeps.
+    /// Millijoules per background cleaning, for each of the sleeps.
     background_mj: Vec<f64>,
-    /// Millijoules of reading and of writing a megabyte at random.
+    /// Millijoules per megabyte of random reads and of random writes.
     move_mj_per_mb: [f64; 2],
 }
 
@@ -73,7 +72,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         if count > base_count {
             phase.note("energy_per_gc", above / (count - base_count), "mJ");
         }
-        // A phone whose board draws its power all the time, and cleans as often as the growing sleep lets it.
+        // A phone whose board is always powered and that cleans as often as the growing sleep allows.
         let awake = board * 1e3 * p.background_s as f64;
         let wakes = wakes(*sleep, p.background_s * 1000) as f64;
         phase.note("wakes", wakes, "times");
@@ -86,7 +85,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     Ok((phases, histograms))
 }
 
-/// A volume in its state, at rest.
+/// A volume in its state, with cleaning off.
 pub(super) fn prepared(
     profile: &Profile,
     job: &Job,
@@ -97,7 +96,7 @@ pub(super) fn prepared(
     given.bench(profile, job, options, progress)
 }
 
-/// How often a thread wakes in so many milliseconds whose `n`-th sleep is `n` times the shortest: the rule of the
+/// How often a thread wakes within `within` milliseconds if its `n`-th sleep is `n` times the shortest: the rule of the
 /// kernel and of [`f2fs::gc::pacer::Pacer`] for a volume with little to gain, up to the longest sleep.
 fn wakes(shortest: u64, within: u64) -> u64 {
     let longest = cleaned::every(Policy::CostBenefit, Duration::from_millis(shortest)).intervals.max.as_millis() as u64;
@@ -114,7 +113,7 @@ fn count(phase: &Phase) -> f64 {
     phase.measures.get("gc_count").map_or(0.0, |m| m.value)
 }
 
-/// Several cleanings in a row.
+/// Runs several cleanings in a row.
 pub(super) fn foreground(
     bench: &mut Bench,
     p: &Parameters,
@@ -142,7 +141,7 @@ pub(super) fn foreground(
     let each = |e: Energy| e.millijoules() / count;
     let (total, moving, own_board) = (each(phase.total()), each(moving), each(own_board));
     let published_time = p.published.foreground_s / p.foreground as f64;
-    // The board for the published time instead of the simulated one.
+    // The board's energy for the published time instead of the simulated one.
     let board_over_published = board * 1e3 * published_time;
     let known = total - own_board + board_over_published;
     phase.note("energy_per_gc", total, "mJ");
@@ -151,7 +150,7 @@ pub(super) fn foreground(
     phase.note("board_over_published_time", board_over_published, "mJ");
     phase.note("energy_per_gc_with_published_time", known, "mJ");
     phase.note("power_unexplained", (p.published.foreground_mj - known) / published_time, "mW");
-    // A segment has two megabytes: more than all of it cannot move.
+    // A segment has 2 MiB: cleaning cannot move more.
     let most: f64 = 2.0 * p.published.move_mj_per_mb.iter().sum::<f64>();
     phase.note("moving_at_most", most, "mJ");
     let rest = p.published.foreground_mj - most - board_over_published;
@@ -159,8 +158,8 @@ pub(super) fn foreground(
     Ok(phase)
 }
 
-/// So many seconds of cleaning in the background. The file system's own rule makes each sleep longer than
-/// the one before by the shortest.
+/// Cleans in the background for a number of seconds. By the file system's rule, each sleep is longer than the previous
+/// by the shortest.
 pub(super) fn background(
     bench: &mut Bench,
     p: &Parameters,
@@ -175,7 +174,7 @@ pub(super) fn background(
     let name = format!("background-{sleep}ms");
     let mut phase = bench.measure(&name, p.background_s, progress, |recorder| {
         cleaned::pass_time(bench, recorder, time)?;
-        // What was moved is free when the checkpoint says so.
+        // Moved blocks become free with the checkpoint.
         volume.set_cleaning(cleaned::never(Policy::CostBenefit));
         vfs::FileSystem::sync(&**volume)?;
         Ok(0)

@@ -1,7 +1,6 @@
-//! On what volume is the work done, and how did it come into its state?
+//! On which volume does the work run, and how was it aged?
 //!
-//! The parameters that kinds of work on a volume share, and the bench that they make. Left out on purpose: what
-//! is done there.
+//! The parameters that kinds of work on a volume share, and the test bench they define. Left out on purpose: the work.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -25,19 +24,19 @@ use sim::progress::Progress;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Given {
-    /// Its mebibytes.
+    /// MiB of the volume.
     volume_mib: u64,
-    /// The recipe that brings it into its state; a new volume without.
+    /// The recipe that ages the volume; by default it is new.
     #[serde(default)]
     state: Option<String>,
-    /// What the device is told of blocks that hold nothing any more.
+    /// Which discards the device gets.
     #[serde(default)]
     discards: Discards,
-    /// Its file system: `f2fs` or `scherlfs`.
+    /// The file system: `f2fs` or `scherlfs`.
     #[serde(default)]
     #[schemars(with = "String")]
     fs: Kind,
-    /// How it is mounted beside what the kind of work sets: options of `joulefs mount` by name.
+    /// Mount options in addition to those of the work: options of `joulefs mount` by name.
     #[serde(default)]
     options: Named,
 }
@@ -47,7 +46,7 @@ pub(super) struct Given {
 pub(super) struct Named(#[schemars(with = "BTreeMap<String, String>")] BTreeMap<String, Value>);
 
 impl Named {
-    /// How a volume of a file system is mounted, if the kind of work would mount F2FS so.
+    /// The mount options of a file system if the work would mount F2FS with `options`.
     pub fn beside(&self, fs: Kind, options: f2fs::MountOptions) -> Result<MountOptions, LabError> {
         let mut all = MountOptions::of_f2fs(options);
         for (name, value) in &self.0 {
@@ -65,24 +64,24 @@ impl Named {
     }
 }
 
-/// What a device is told of blocks that hold nothing any more.
+/// Which discards the device gets for freed blocks.
 #[derive(Deserialize, Serialize, Clone, Copy, PartialEq, Eq, Default, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Discards {
-    /// Nothing.
+    /// None.
     None,
-    /// At each checkpoint the segments it freed.
+    /// At each checkpoint, the segments it freed.
     #[default]
     Segments,
-    /// That, and every free block once the volume is in its state, as Linux tells a volume that is over 80 % full.
+    /// The same, plus every free block after aging, like Linux on a volume that is over 80 % full.
     Blocks,
 }
 
-/// What plans call the fields of [`Given`].
+/// The names of the fields of [`Given`] in plans.
 const FIELDS: [&str; 5] = ["volume_mib", "state", "discards", "fs", "options"];
 
 impl Given {
-    /// True if it is brought into a state first, which is a part of the work.
+    /// Whether the volume is aged first, which is part of the run.
     pub fn is_aged(&self) -> bool {
         self.state.is_some()
     }
@@ -91,8 +90,7 @@ impl Given {
         self.options.beside(self.fs, options)
     }
 
-    /// Whether there is a volume that can be mounted so; `only_f2fs` is what of the work asks for what only F2FS has, if
-    /// anything does.
+    /// Checks that such a volume can be mounted; `only_f2fs` names a feature of the work that only F2FS has.
     pub fn check(&self, only_f2fs: Option<&str>) -> Result<(), LabError> {
         if let (Some(what), other @ Kind::ScherlFs) = (only_f2fs, self.fs) {
             return Err(LabError::parameters(format!("a volume of {other}: {what} is for F2FS alone")));
@@ -106,7 +104,7 @@ impl Given {
         self.mounted(f2fs::MountOptions::default()).map(drop)
     }
 
-    /// A bench with the volume on it, in its state, and what bringing it there took. `progress` is of that.
+    /// A bench with the aged volume on it, and the phases of aging. `progress` covers these.
     pub fn bench(
         &self,
         profile: &Profile,
@@ -117,7 +115,7 @@ impl Given {
         self.bench_with(profile, job, mkfs::Options::default().features, options, progress)
     }
 
-    /// The same, and does `something` on the volume when it is new, or when the first of the recipes is carried out.
+    /// Like `bench`, but runs `something` on the new volume, or when the first recipe is executed.
     pub fn bench_around(
         &self,
         profile: &Profile,
@@ -136,7 +134,7 @@ impl Given {
         Ok((bench, (vec![phase], vec![histogram])))
     }
 
-    /// The same with a volume of these features.
+    /// Like `bench`, for a volume with these features.
     pub fn bench_with(
         &self,
         profile: &Profile,
@@ -161,15 +159,15 @@ impl Given {
     }
 }
 
-/// Parameters of some work on a volume: in a plan one table, each of the two with fields of its own.
+/// Parameters of work on a volume: one table in a plan, two structs here.
 pub(super) struct OnVolume<P> {
-    /// The volume's.
+    /// Those of the volume.
     pub given: Given,
     /// Those of the work.
     pub work: P,
 }
 
-/// Where the schema of a parameter says which file reads it, if that is not the file of the kind of work.
+/// The key in a parameter's schema that names the file that reads it, if it is not that of the kind of work.
 pub(super) const READ_IN: &str = "x-read-in";
 
 impl<P: JsonSchema> JsonSchema for OnVolume<P> {
@@ -200,7 +198,7 @@ impl<'de, P: DeserializeOwned> Deserialize<'de> for OnVolume<P> {
         let given: Table = FIELDS.into_iter().filter_map(|field| work.remove_entry(field)).collect();
         Ok(OnVolume {
             given: given.try_into().map_err(D::Error::custom)?,
-            // Its own fields are not all there are.
+            // The message must also list the fields of [`Given`].
             work: work.try_into().map_err(|e: toml::de::Error| match e.message().starts_with("unknown field") {
                 true => D::Error::custom(format!("{}, {}", e.message(), FIELDS.map(|f| format!("`{f}`")).join(", "))),
                 false => D::Error::custom(e),

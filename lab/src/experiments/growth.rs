@@ -1,8 +1,9 @@
-//! Databases of several applications that grow together, record by record, where Android puts them.
+//! Databases of several applications that grow together, record by record, in Android's directories.
 //!
-//! SQLite itself, on our file system: `/data/PACKAGE/databases/NAME.db`, pages of 4 KiB, a journal beside each; programs in
-//! `/app/PACKAGE-1`, written whole when they are installed; pictures in `/data/PACKAGE/cache`. A record has a key with an index, so that
-//! what is inserted at the end of a table changes pages in the middle of a file too. Left out: what records say.
+//! SQLite itself, on our file system: `/data/PACKAGE/databases/NAME.db`, pages of 4 KiB, a journal next to each;
+//! programs in `/app/PACKAGE-1`, written whole when they are installed; pictures in `/data/PACKAGE/cache`. A record has
+//! an indexed key, so that inserts at the end of a table also change pages in the middle of a file. Left out: the
+//! records' contents.
 
 use std::sync::Arc;
 
@@ -23,20 +24,20 @@ use sim::bench::{Bench, Recorder};
 pub(super) struct AppSpec {
     /// Its package.
     pub package: String,
-    /// Its databases.
+    /// Number of its databases.
     pub databases: u64,
-    /// Kibibytes to which each grows.
+    /// Final size of each in KiB.
     pub kib: u64,
-    /// Bytes of a record, on average.
+    /// Mean size of a record in bytes.
     #[serde(default = "usual_record")]
     pub record: u64,
-    /// Records that are inserted in one transaction.
+    /// Records inserted per transaction.
     #[serde(default = "one")]
     pub batch: u64,
-    /// Whether records are found by their keys, through an index.
+    /// Whether records are looked up by key, through an index.
     #[serde(default = "yes")]
     pub index: bool,
-    /// Mebibytes of its program's files.
+    /// Sizes of its program files in MiB.
     #[serde(default)]
     pub programs_mib: Vec<u64>,
 }
@@ -54,13 +55,13 @@ fn one() -> u64 {
 }
 
 impl AppSpec {
-    /// Transactions that bring so many bytes of records.
+    /// Transactions that insert `left` bytes of records.
     fn transactions(&self, left: u64) -> u64 {
         left.div_ceil((stored(self.record) * self.batch).max(1))
     }
 }
 
-/// How they grow.
+/// How databases grow.
 #[derive(Deserialize, Clone, Copy, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct How {
@@ -68,21 +69,21 @@ pub(super) struct How {
     pub journal: Journal,
     /// Whether they grow together, or one after the other.
     pub together: bool,
-    /// Of a hundred transactions so many are followed by a picture.
+    /// Percent of transactions that are followed by a picture.
     pub pictures_percent: u64,
-    /// Kibibytes of a picture, on average.
+    /// Mean size of a picture in KiB.
     pub picture_kib: u64,
 }
 
 struct Database {
     db: Connection,
     rows: u64,
-    /// Bytes of records to come.
+    /// Bytes of records still to insert.
     left: u64,
 }
 
 struct App {
-    // Connections end before their disk.
+    // Connections are dropped before their VFS.
     databases: Vec<Database>,
     _disk: Registered,
     cache: Ino,
@@ -90,7 +91,7 @@ struct App {
     spec: AppSpec,
 }
 
-/// The applications with their databases open. End it before the volume is mounted anew.
+/// The applications with open databases. Drop it before remounting the volume.
 pub(super) struct Growing {
     apps: Vec<App>,
     how: How,
@@ -98,7 +99,7 @@ pub(super) struct Growing {
     rng: Rng,
 }
 
-/// The directory of a path, made where it is not there.
+/// The directory with this path, created if missing.
 pub(super) fn directory(fs: &dyn FileSystem, path: &str) -> Result<Ino, LabError> {
     path.split('/').filter(|p| !p.is_empty()).try_fold(fs.root(), |above, name| {
         let found = match fs.lookup(above, name.as_bytes()) {
@@ -109,7 +110,7 @@ pub(super) fn directory(fs: &dyn FileSystem, path: &str) -> Result<Ino, LabError
     })
 }
 
-/// Writes a new file whole, in order.
+/// Writes a new file whole, sequentially.
 pub(super) fn write_new(
     fs: &dyn FileSystem,
     dir: Ino,
@@ -136,7 +137,7 @@ pub(super) fn write_new(
     Ok(())
 }
 
-/// Writes applications' programs, each file whole and made durable.
+/// Writes applications' programs; syncs each file.
 pub(super) fn install(
     bench: &Bench,
     apps: &[AppSpec],
@@ -159,7 +160,7 @@ pub(super) fn install(
 }
 
 impl Growing {
-    /// Opens all databases, new or as they are. `grow` says whether they are to grow to their sizes.
+    /// Opens all databases, new or existing. `grow`: whether they will grow to their final sizes.
     pub fn open(bench: &Bench, apps: &[AppSpec], how: How, grow: bool, seed: u64) -> Result<Self, LabError> {
         let fs: Arc<dyn FileSystem> = bench.volume()?.clone();
         let mut rng = Rng::new(seed ^ 0x0db5);
@@ -181,12 +182,12 @@ impl Growing {
         Ok(Growing { apps: open, how, seed, rng })
     }
 
-    /// Transactions until all have their sizes, about.
+    /// Approximate number of transactions until all have their sizes.
     pub fn steps(&self) -> u64 {
         self.apps.iter().flat_map(|a| a.databases.iter().map(|d| a.spec.transactions(d.left))).sum()
     }
 
-    /// Lets all grow to their sizes. Returns bytes of records.
+    /// Lets all databases grow to their sizes. Returns bytes of records.
     pub fn grow(&mut self, bench: &Bench, recorder: &mut Recorder<'_>) -> Result<u64, LabError> {
         let mut bytes = 0;
         while let Some((app, n)) = self.next() {
@@ -199,8 +200,8 @@ impl Growing {
         Ok(bytes)
     }
 
-    /// The database whose turn it is: one that has more transactions to come the more likely, so that all are done at
-    /// about the same time; or simply the first.
+    /// The next database: random, weighted by remaining transactions, so that all finish at about the same time; or
+    /// simply the first.
     fn next(&mut self) -> Option<(usize, usize)> {
         let all = self.steps();
         if all == 0 {
@@ -218,7 +219,7 @@ impl Growing {
         None
     }
 
-    /// A transaction that inserts; returns bytes of records.
+    /// Runs one inserting transaction; returns bytes of records.
     fn insert(&mut self, app: usize, n: usize) -> Result<u64, LabError> {
         let spec = &self.apps[app].spec;
         let (mean, batch) = (spec.record.max(2), spec.batch);
@@ -248,8 +249,7 @@ impl Growing {
         write_new(&**bench.volume()?, app.cache, &format!("{}.jpg", app.pictures), bytes, seed, false)
     }
 
-    /// So many deeds: half look for records, a third change one, the others insert. Returns bytes of
-    /// records.
+    /// Runs `deeds` operations: half look up records, a third update one, the others insert. Returns bytes of records.
     pub fn use_them(&mut self, deeds: u64, recorder: &mut Recorder<'_>) -> Result<u64, LabError> {
         let all: Vec<(usize, usize)> = (0..self.apps.len())
             .flat_map(|a| (0..self.apps[a].databases.len()).map(move |n| (a, n)))
@@ -293,7 +293,7 @@ impl Growing {
         Ok(bytes)
     }
 
-    /// Reads every table of an application's first database whole. Returns bytes of records and their number.
+    /// Reads every table of an application's first database whole. Returns bytes and number of records.
     pub fn scan(&self, package: &str) -> Result<(u64, u64), LabError> {
         let app = self.apps.iter().find(|a| a.spec.package == package).and_then(|a| a.databases.first());
         let Some(database) = app else {
@@ -306,7 +306,7 @@ impl Growing {
     }
 }
 
-/// What a record takes in a database, with its key in table and index.
+/// A record's size in a database, with its key in table and index.
 fn stored(record: u64) -> u64 {
     record + 40
 }
@@ -315,7 +315,7 @@ fn connect(name: &str, journal: Journal, index: bool, disk: &Registered) -> Resu
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags_and_vfs(name, flags, disk.name())?;
     if journal == Journal::Wal {
-        // The log's index is in memory, which is written to the device neither here nor there.
+        // The index of the log stays in memory. It is never written to the device, on Android either.
         db.pragma_update_and_check(None, "locking_mode", "exclusive", |_| Ok(()))?;
     }
     let wanted = journal.word();

@@ -1,11 +1,11 @@
-//! What does cleaning in the background cost that wins nothing?
+//! What does background cleaning cost if it frees nothing?
 //!
-//! A volume is written whose segments lack a few blocks each: whoever empties one moves nearly a segment to win one. Then
-//! hardly anyone writes for hours, and the background cleans: at the pace of a version of Linux ([`Version`]), or at that
-//! of a mount. Calls of the cleaner, sections that are more than before, blocks moved and joules an hour are told. The
-//! control is the same time while nobody cleans.
+//! Each segment of the volume lacks a few valid blocks: emptying one moves nearly a segment to free one. Then there are
+//! hardly any writes for hours, and the background cleans at the pace of a version of Linux ([`Version`]) or of a
+//! mount. Reported per hour: the cleaner's runs, sections gained, blocks moved and joules. The control is the same time
+//! without background cleaning.
 //!
-//! Left out: what a call costs the processor that finds nothing, and reading.
+//! Left out: the processor's cost of a run that finds nothing, and reading.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -33,43 +33,43 @@ use sim::progress::Progress;
 use sim::result::{Histogram, Stage};
 use sim::typed::{self, Type};
 
-/// When the background looks whether something is to be cleaned.
+/// When the background checks for victims.
 #[derive(Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 enum Looks {
-    /// As on a mount.
+    /// Like a mount.
     Own,
-    /// As a version of Linux on a volume that is not zoned.
+    /// Like a version of Linux on a volume that is not zoned.
     Linux,
-    /// As that on a zoned one.
+    /// Like a version of Linux on a zoned volume.
     LinuxZoned,
-    /// As a version of Linux that is told to hurry (`gc_urgent` 1).
+    /// Like a version of Linux in urgent mode (`gc_urgent` 1).
     LinuxUrgent,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
-    /// Segments that lack some blocks.
+    /// Number of segments that lack some valid blocks.
     segments: u64,
-    /// Valid blocks in each of them.
+    /// Valid blocks per segment.
     valid: u64,
-    /// Percent of the user's space in use: what is missing, a file fills that nobody touches.
+    /// Percent of the user's space in use; an unused file fills the difference.
     fill_percent: u64,
-    /// Seconds between writing them and the first look.
+    /// Seconds between writing the segments and the first check.
     age_seconds: u64,
-    /// Hours that are looked at.
+    /// Hours measured.
     hours: u64,
-    /// Seconds between two writes of a page, each with an fsync.
+    /// Seconds between writes of a page, each with an fsync.
     write_seconds: u64,
-    /// Who chooses what is cleaned; `none` if nobody cleans.
+    /// The cleaning policy; `none`: no cleaning.
     policy: String,
-    /// When.
+    /// When the background checks.
     looks: Looks,
-    /// A version of Linux, if it looks.
+    /// The version of Linux whose pace is used.
     #[serde(default)]
     version: Option<String>,
-    /// Milliseconds between two sections while it is told to hurry.
+    /// Milliseconds between sections in urgent mode.
     #[serde(default)]
     urgent_ms: Option<u64>,
     /// The work after.
@@ -77,7 +77,7 @@ pub(super) struct Parameters {
 }
 
 impl Parameters {
-    /// Refuses what is not there.
+    /// Refuses invalid combinations.
     pub fn check(&self) -> Result<(), LabError> {
         self.settings()?;
         if !(1..typed::SEGMENT).contains(&self.valid) || self.hours == 0 || self.write_seconds == 0 {
@@ -111,7 +111,7 @@ impl Parameters {
     }
 }
 
-/// The time in which hardly anyone writes; says how many bytes were written.
+/// The time with hardly any writes; returns the bytes written.
 fn rest(
     bench: &Bench,
     p: &Parameters,
@@ -142,7 +142,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     let options = MountOptions { gc: cleaned::never(gc.policy), ..MountOptions::default() };
     let (bench, (mut phases, mut histograms)) = given.bench(profile, job, options, &progress.part(0, 4))?;
     let volume = bench.f2fs()?;
-    // Its free blocks are spread over the segment.
+    // Spread its free blocks over the segment.
     let pieces = (typed::SEGMENT - p.valid).min(p.valid).min(8);
     let segment = Type { name: "A", valid: p.valid, pieces };
     let mut writing = bench.measure("writing", p.segments, &progress.part(1, 4), |recorder| {

@@ -1,7 +1,7 @@
-//! In which ways may a volume keep small updates?
+//! How may a volume store small updates?
 //!
-//! Whole or as deltas, in place or in a new place, compressed by F2FS or not: what a volume is made with for each, and how
-//! it is mounted. One more way is one more line of [`Keeping`]. Left out: who writes what.
+//! Whole or as deltas, in place or elsewhere, compressed by F2FS or not: the features of the volume and the mount
+//! options for each. A further way is one more line of [`Keeping`]. Left out: the workload.
 
 use f2fs::delta::{Beside, Places, Study};
 use f2fs::{MountOptions, mkfs};
@@ -11,40 +11,40 @@ use format::superblock::Features;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How a volume keeps small updates.
+/// How a volume stores small updates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Keeping {
-    /// Whole, each in a new place: F2FS as MedFS FAST'25 measures against it.
+    /// Whole, each at a new address: the F2FS that MedFS FAST'25 compares with.
     Log,
-    /// Whole, in place where an fsync is of few blocks: F2FS as it is mounted everywhere.
+    /// Whole, in place if an fsync has few blocks: F2FS with default mount options.
     InPlace,
-    /// As deltas in inodes; what is none gets a new place.
+    /// As deltas in inodes; other pages go to new addresses.
     Dci,
-    /// As deltas in inodes; what is none stays in place where an fsync is of few blocks.
+    /// As deltas in inodes; other pages stay in place if an fsync has few blocks.
     DciInPlace,
-    /// As deltas in delta nodes; what is none gets a new place.
+    /// As deltas in delta nodes; other pages go to new addresses.
     Dcm,
-    /// As deltas in compact pages that a meta page names, which the inode names: MedFS's own DCM, three blocks an fsync.
+    /// As deltas in compact pages listed in a meta page that the inode names: MedFS's own DCM, three blocks per fsync.
     DcmPaper,
     /// As deltas in inodes and such compact pages: MedFS's own layout of both.
     DeltasPaper,
-    /// As pages compressed by themselves and packed: a stand-in for FPC (Ji et al., FAST'21), two blocks an fsync.
+    /// As pages compressed one by one and packed: a stand-in for FPC (Ji et al., FAST'21), two blocks per fsync.
     Fpc,
-    /// As deltas in inodes and delta nodes; what is none gets a new place.
+    /// As deltas in inodes and delta nodes; other pages go to new addresses.
     Deltas,
-    /// As deltas in inodes and delta nodes; what is none stays in place where an fsync is of few blocks.
+    /// As deltas in inodes and delta nodes; other pages stay in place if an fsync has few blocks.
     DeltasInPlace,
-    /// Whole, compressed by F2FS in clusters of four pages where that saves one.
+    /// Whole, compressed by F2FS with LZO in clusters of four pages if that saves a page.
     Lzo,
-    /// The same by LZ4.
+    /// Whole, compressed by F2FS with LZ4 in the same way.
     Lz4,
-    /// The same by Zstandard.
+    /// Whole, compressed by F2FS with Zstandard in the same way.
     Zstd,
 }
 
 impl Keeping {
-    /// What the volume is made with, and how it is mounted.
+    /// The volume's features and its mount options.
     pub fn of(self) -> (Features, MountOptions) {
         let plain = mkfs::Options::modern().features;
         let usual = MountOptions::default();

@@ -1,10 +1,10 @@
-//! What does it cost to launch programs on a volume in a given state, with nothing in memory?
+//! What does launching programs cost on a volume in a given state, with cold caches?
 //!
-//! Recordings have what a kernel asked a volume for while real programs started from it: reads, page faults and
-//! read-ahead ([`recorded`]). The programs' files are installed before the volume comes into its state, or after. Each launch begins with the
-//! device switched off and on and the volume mounted anew. Between two calls the program computes as long as it did when it was
-//! recorded; while a call is under way it waits. Beside each launch the same computing is measured alone, as if everything
-//! were in memory. Left out: that programs compute while the kernel reads ahead for them, and several requests at a time.
+//! Recordings contain a kernel's requests to a volume while real programs started from it: reads, page faults and
+//! read-ahead ([`recorded`]). The programs' files are installed before or after the volume is aged. Before each launch
+//! the device is power-cycled and the volume remounted. Between calls the program computes as long as recorded; during
+//! a call it waits. Each launch also measures the computing alone, as if everything were cached. Left out: computing
+//! during the kernel's read-ahead, and concurrent requests.
 
 mod recorded;
 
@@ -30,19 +30,19 @@ use sim::result::{Histogram, Phase, Traffic};
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
-    /// Shipped recordings by name, which are the names of owners in the list of files. Files of others are not installed.
+    /// Shipped recordings, named like the owners in the list of files; files of other owners are not installed.
     recordings: Vec<String>,
-    /// When the programs' own files are installed. Those of the system, which several programs need, always come first.
+    /// When the programs' own files are installed; shared system files always come first.
     installed: When,
     /// Where a launch ends.
     until: Until,
-    /// How many times as long the program computes as it did when it was recorded.
+    /// The program's computing time relative to the recording.
     #[serde(default = "as_recorded")]
     thinking: f64,
-    /// Only so many calls of each.
+    /// Maximum number of calls per recording.
     #[serde(default)]
     limit_calls: Option<usize>,
-    /// Only files of so many kibibytes at most are installed whole; larger ones are cut there.
+    /// Size in KiB at which installed files are cut.
     #[serde(default)]
     limit_file_kib: Option<u64>,
 }
@@ -55,9 +55,9 @@ fn as_recorded() -> f64 {
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 enum When {
-    /// When the volume is still pristine: what comes later fills it up around them.
+    /// On the new volume: aging then fills the space around them.
     Before,
-    /// When the volume is in its state.
+    /// After aging.
     After,
 }
 
@@ -65,14 +65,14 @@ enum When {
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 enum Until {
-    /// When the program's window has its first picture.
+    /// When the program's window shows its first picture.
     Window,
-    /// With the recording: some seconds later.
+    /// At the recording's end, some seconds later.
     End,
 }
 
 impl Parameters {
-    /// What the types cannot say.
+    /// Checks what the types cannot express.
     pub fn check(&self) -> Result<(), LabError> {
         if !(self.thinking.is_finite() && self.thinking >= 0.0) {
             return Err(LabError::parameters(format!("thinking: {} times as long as recorded", self.thinking)));
@@ -172,7 +172,7 @@ fn one(
     Ok((phase, thought))
 }
 
-/// What is told of launches alone, so that no other phase has it.
+/// Notes the measures that only launches have.
 fn note(phase: &mut Phase, done: &Replayed, thought: Nanos) {
     let seconds = phase.took.0 as f64 / 1e9;
     phase.note("launch_time", seconds, "s");

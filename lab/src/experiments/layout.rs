@@ -1,6 +1,6 @@
-//! How do the files of a bench's volume lie, by class and by application?
+//! How fragmented are the files of a bench's volume, by class and by application?
 //!
-//! Told by `inspect`, which reads the device as it is after a checkpoint and knows nothing of the volume that is mounted.
+//! Uses `inspect`, which reads the device after a checkpoint, independent of the mounted volume.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::error::LabError;
 use sim::bench::Bench;
 use sim::result::Phase;
 
-/// Blocks of a gibibyte.
+/// Blocks per GiB.
 const GIB: u64 = 1 << 18;
 
 /// The files of a volume.
@@ -23,25 +23,25 @@ pub(super) struct Layout {
     paths: Vec<String>,
 }
 
-/// Files together.
+/// Totals of several files.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Sum {
-    /// How many have blocks of their own.
+    /// Files with blocks of their own.
     pub files: u64,
     pub extents: u64,
     pub fewest: u64,
     pub blocks: u64,
-    /// The mean over files of extents by fewest extents, times files.
+    /// Sum over files of extents divided by fewest possible extents.
     dofs: f64,
-    /// Files whose first and last block are a gibibyte apart or more.
+    /// Files whose first and last blocks are at least 1 GiB apart.
     pub dispersed: u64,
-    /// Of all, the most blocks from the lowest address to the highest.
+    /// Maximum distance in blocks from a file's lowest to its highest address.
     pub span: u64,
 }
 
 impl Sum {
     fn add(&mut self, f: &File) {
-        // What lies in its inode has no extent.
+        // A file inside its inode has no extents.
         let Some(dof) = f.dof() else { return };
         self.files += 1;
         self.extents += u64::from(f.layout.extents);
@@ -52,12 +52,12 @@ impl Sum {
         self.span = self.span.max(f.layout.span);
     }
 
-    /// Extents by fewest extents, of all together.
+    /// Extents divided by fewest possible extents, for all files together.
     pub fn dof(&self) -> f64 {
         self.extents as f64 / self.fewest as f64
     }
 
-    /// Notes what it comes to.
+    /// Notes the totals.
     pub fn note(&self, phase: &mut Phase) {
         phase.note("files", self.files as f64, "files");
         phase.note("fragments", self.extents as f64, "pieces");
@@ -72,7 +72,7 @@ impl Sum {
 }
 
 impl Layout {
-    /// As of now: the volume writes a checkpoint first.
+    /// The current layout: the volume writes a checkpoint first.
     pub fn of(bench: &Bench) -> Result<Self, LabError> {
         bench.volume()?.sync()?;
         let mut go_on = |_| true;
@@ -86,33 +86,33 @@ impl Layout {
         Ok(Layout { volume, paths })
     }
 
-    /// The files that are, with their paths.
+    /// The existing files, with their paths.
     pub fn files(&self) -> impl Iterator<Item = (&str, &File)> {
         let all = self.paths.iter().map(String::as_str).zip(&self.volume.files);
         all.filter(|(_, f)| f.kind == Kind::File)
     }
 
-    /// A file by its number.
+    /// A file by inode number.
     pub fn file(&self, ino: u64) -> Option<&File> {
         let all = &self.volume.files;
         all.binary_search_by_key(&ino, |f| u64::from(f.ino.0)).ok().map(|i| &all[i])
     }
 
-    /// Files that `wanted` takes, together.
+    /// Totals of the files that `wanted` accepts.
     pub fn sum(&self, wanted: impl Fn(&str, &File) -> bool) -> Sum {
         let mut sum = Sum::default();
         self.files().filter(|(path, f)| wanted(path, f)).for_each(|(_, f)| sum.add(f));
         sum
     }
 
-    /// Databases with their journals, of one application or of all that are applications'.
+    /// Databases and their journals, of one application or of all.
     pub fn databases(&self, app: Option<&str>) -> Sum {
         self.sum(|path, f| {
             f.class == Class::Database && application(path).is_some_and(|of| app.is_none_or(|app| app == of))
         })
     }
 
-    /// Numbers of applications' databases and journals.
+    /// Inode numbers of all applications' databases and journals.
     pub fn database_inodes(&self) -> Vec<u64> {
         let all = self.files().filter(|(path, f)| f.class == Class::Database && application(path).is_some());
         all.map(|(_, f)| u64::from(f.ino.0)).collect()
@@ -120,14 +120,14 @@ impl Layout {
 }
 
 impl Layout {
-    /// Numbers of an application's databases and journals.
+    /// Inode numbers of an application's databases and journals.
     pub fn inodes_of(&self, app: &str) -> BTreeSet<u64> {
         let all = self.files().filter(|(path, f)| f.class == Class::Database && application(path) == Some(app));
         all.map(|(_, f)| u64::from(f.ino.0)).collect()
     }
 }
 
-/// Where blocks of files went from one layout to a later one.
+/// How blocks of files moved from one layout to a later one.
 pub(super) fn moved(before: &Layout, after: &Layout) -> Migration {
     let mut migration = Migration::default();
     for (_, was) in before.files() {
@@ -141,7 +141,7 @@ pub(super) fn moved(before: &Layout, after: &Layout) -> Migration {
     migration
 }
 
-/// The parts of an extent that others have too: their addresses here and there, and blocks.
+/// The overlaps of an extent with others: both addresses, and the number of blocks.
 fn overlaps(e: Extent, others: &[Extent]) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
     others.iter().filter_map(move |o| {
         let from = e.from.max(o.from);

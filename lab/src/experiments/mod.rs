@@ -46,7 +46,7 @@ use given::OnVolume;
 use sim::progress::Progress;
 use sim::result::{Histogram, Phase};
 
-/// What a kind of work measures: phases, and distributions beside them.
+/// What a kind of work measures: phases and distributions.
 pub type Measured = (Vec<Phase>, Vec<Histogram>);
 
 /// Runs a job on a device of this profile.
@@ -81,10 +81,10 @@ pub fn run(kind: Kind, profile: &Profile, job: &Job, progress: &Progress<'_>) ->
     }
 }
 
-/// What only F2FS has.
+/// A feature that only F2FS has.
 const CLEANING: Option<&str> = Some("cleaning sections by a policy");
 
-/// Whether a job's parameters are what its kind of work takes; nothing is done.
+/// Checks, without running, that a job's parameters fit its kind of work.
 pub fn check(kind: Kind, job: &Job) -> Result<(), LabError> {
     match kind {
         Kind::FileIo => parameters::<OnVolume<file_io::Parameters>>(job).and_then(|p| p.work.check(&p.given)),
@@ -128,7 +128,7 @@ pub fn check(kind: Kind, job: &Job) -> Result<(), LabError> {
     }
 }
 
-/// A job's parameters as its kind of work wants them.
+/// A job's parameters, parsed for its kind of work.
 fn parameters<P: DeserializeOwned>(job: &Job) -> Result<P, LabError> {
     P::deserialize(toml::Value::Table(job.parameters.clone())).map_err(|e| LabError::parameters(e.to_string()))
 }

@@ -1,7 +1,7 @@
-//! Which recordings do experiments have, and how is one opened again and again?
+//! Which recordings do experiments have, and how is one opened repeatedly?
 //!
-//! Shipped ones are built in and named by their files; others by a path (what has a slash), or by the name of a file of
-//! other people where those are ([`theirs`]).
+//! Shipped ones are built in and identified by file name; others by a path (with a slash), or by the name of an
+//! external file ([`theirs`]).
 
 use std::borrow::Cow;
 use std::io::Cursor;
@@ -71,14 +71,14 @@ const SHIPPED: &[(&str, &[u8])] = shipped![
     "scherl-sleep": "ext4-64m.nothing.csv.zst", "ext4-64m.indexer.csv.zst", "ext4-64m.media-server.csv.zst", "ext4-64m.file-server.csv.zst", "ext4-64m.household.csv.zst", "ext4-128m.nothing.csv.zst", "ext4-128m.indexer.csv.zst", "ext4-128m.media-server.csv.zst", "ext4-128m.file-server.csv.zst", "ext4-128m.file-server-2.csv.zst", "ext4-128m.household.csv.zst", "btrfs-128m.nothing.csv.zst", "btrfs-128m.indexer.csv.zst", "btrfs-128m.media-server.csv.zst", "btrfs-128m.file-server.csv.zst", "btrfs-128m.file-server-2.csv.zst", "btrfs-128m.household.csv.zst", "scherlfs.nothing.csv.zst", "scherlfs.indexer.csv.zst", "scherlfs.media-server.csv.zst", "scherlfs.file-server.csv.zst", "scherlfs.file-server-2.csv.zst", "scherlfs.household.csv.zst", "scherlfs-stage.nothing.csv.zst", "scherlfs-stage.indexer.csv.zst", "scherlfs-stage.media-server.csv.zst", "scherlfs-stage.file-server.csv.zst", "scherlfs-stage.file-server-2.csv.zst", "scherlfs-stage.household.csv.zst", "scherlfs-index.nothing.csv.zst", "scherlfs-index.indexer.csv.zst", "scherlfs-index.media-server.csv.zst", "scherlfs-index.file-server.csv.zst", "scherlfs-index.file-server-2.csv.zst", "scherlfs-index.household.csv.zst", "scherlfs-burst.nothing.csv.zst", "scherlfs-burst.indexer.csv.zst", "scherlfs-burst.media-server.csv.zst", "scherlfs-burst.file-server.csv.zst", "scherlfs-burst.file-server-2.csv.zst", "scherlfs-burst.household.csv.zst", "scherlfs-keep.nothing.csv.zst", "scherlfs-keep.indexer.csv.zst", "scherlfs-keep.media-server.csv.zst", "scherlfs-keep.file-server.csv.zst", "scherlfs-keep.file-server-2.csv.zst", "scherlfs-keep.household.csv.zst", "scherlfs-keep-burst.nothing.csv.zst", "scherlfs-keep-burst.indexer.csv.zst", "scherlfs-keep-burst.media-server.csv.zst", "scherlfs-keep-burst.file-server.csv.zst", "scherlfs-keep-burst.file-server-2.csv.zst", "scherlfs-keep-burst.household.csv.zst", "scherlfs-keep-16m.nothing.csv.zst", "scherlfs-keep-16m.indexer.csv.zst", "scherlfs-keep-16m.media-server.csv.zst", "scherlfs-keep-16m.file-server.csv.zst", "scherlfs-keep-16m.file-server-2.csv.zst", "scherlfs-keep-16m.household.csv.zst", "scherlfs-keep-new.nothing.csv.zst", "scherlfs-keep-new.indexer.csv.zst", "scherlfs-keep-new.media-server.csv.zst", "scherlfs-keep-new.file-server.csv.zst", "scherlfs-keep-new.file-server-2.csv.zst", "scherlfs-keep-new.household.csv.zst";
 ];
 
-/// A recording that can be opened again and again.
+/// A recording that can be opened repeatedly.
 pub(super) enum Source {
     Shipped(&'static str, &'static [u8]),
     File(PathBuf),
 }
 
 impl Source {
-    /// The one of this name.
+    /// Finds a recording by name.
     pub fn find(name: &str) -> Result<Self, LabError> {
         if let Some((name, bytes)) = SHIPPED.iter().find(|(n, _)| *n == name) {
             return Ok(Source::Shipped(name, bytes));
@@ -101,7 +101,7 @@ impl Source {
         }
     }
 
-    /// All of the file.
+    /// All bytes of the file.
     pub fn bytes(&self) -> std::io::Result<Cow<'static, [u8]>> {
         match self {
             Source::Shipped(_, bytes) => Ok(Cow::Borrowed(bytes)),
@@ -109,7 +109,7 @@ impl Source {
         }
     }
 
-    /// Bytes of the file, for who shows progress.
+    /// Length of the file in bytes, for progress.
     pub fn length(&self) -> u64 {
         match self {
             Source::Shipped(_, bytes) => bytes.len() as u64,
@@ -118,14 +118,14 @@ impl Source {
     }
 }
 
-/// The beginning of a recording.
+/// The first calls or events of a recording.
 pub(super) struct Beginning<T: ?Sized> {
     left: u64,
     inner: Box<T>,
 }
 
 impl<T: ?Sized> Beginning<T> {
-    /// So many calls or events of `inner`.
+    /// At most `left` calls or events of `inner`.
     pub fn new(left: u64, inner: Box<T>) -> Self {
         Beginning { left, inner }
     }

@@ -1,6 +1,6 @@
-//! How large are what programs read and write at once?
+//! How large are programs' reads and writes?
 //!
-//! Of recordings of calls the calls that moved something are counted; of recordings of a block device its requests.
+//! Counts the calls that transferred data in recordings of calls, and the requests in recordings of a block device.
 //! Nothing is simulated.
 
 use std::collections::BTreeMap;
@@ -25,16 +25,16 @@ use sim::traces::requeued::Cleared;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
-    /// Programs, and their recordings.
+    /// Programs and their recordings.
     recordings: BTreeMap<String, String>,
-    /// Kibibytes up to which one is counted as small.
+    /// Maximum size in KiB of a small request.
     small_kib: u64,
-    /// Only so many calls, or events of a block device, of each.
+    /// Maximum number of calls or block events per recording.
     #[serde(default)]
     limit: Option<u64>,
 }
 
-/// Sizes, by their number.
+/// Number of requests by size.
 #[derive(Default)]
 struct Sizes(BTreeMap<u64, u64>);
 
@@ -47,7 +47,7 @@ impl Sizes {
         self.0.values().sum()
     }
 
-    /// The share of those of at most so many bytes.
+    /// The share of requests of at most `bytes` bytes.
     fn up_to(&self, bytes: u64) -> Option<f64> {
         let small: u64 = self.0.range(..=bytes).map(|(_, n)| n).sum();
         (self.count() > 0).then(|| 100.0 * small as f64 / self.count() as f64)
@@ -74,7 +74,7 @@ impl Sizes {
     }
 }
 
-/// What is read and written at once.
+/// Reads and writes.
 #[derive(Default)]
 struct Moved {
     read: Sizes,
@@ -90,7 +90,7 @@ impl Moved {
                 Op::Write { bytes, .. } => (&mut moved.written, bytes),
                 _ => continue,
             };
-            // The end of a file is no transfer.
+            // A read at the end of the file is not a transfer.
             if bytes > 0 && call.failed.is_none() {
                 sizes.add(bytes);
             }
@@ -115,7 +115,7 @@ impl Moved {
     }
 }
 
-/// Counts each recording's.
+/// Counts the requests of each recording.
 pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
     let p: Parameters = parameters(job)?;
     let (mut phases, mut histograms) = (Vec::new(), Vec::new());

@@ -1,8 +1,8 @@
-//! What do requests cost that a kernel's file system made for known work?
+//! What do a kernel file system's requests for known work cost?
 //!
-//! Each recording of requests is made again on a device of its own, each request when it came. What the work asked for is
-//! in the plan, so that amplification and energy by kilobyte are those of the work. Time in which nobody asked anything is
-//! that of the recorded program and machine; what it costs is left out.
+//! Each recording of requests is replayed on a separate device, at the recorded times. The plan has the amount of work,
+//! so that amplification and energy per kilobyte relate to the work. Idle time belongs to the recorded program and
+//! machine; its cost is left out.
 
 use std::collections::BTreeMap;
 
@@ -28,9 +28,9 @@ use sim::traces::{Run, Speed, blocks};
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
-    /// What was done, by name.
+    /// The work, by name.
     work: BTreeMap<String, Work>,
-    /// Only so many events of each.
+    /// Maximum number of events per recording.
     #[serde(default)]
     limit: Option<u64>,
 }
@@ -40,7 +40,7 @@ pub(super) struct Parameters {
 struct Work {
     /// The recording of its requests.
     recording: String,
-    /// Mebibytes that the program read or wrote.
+    /// MiB that the program read or wrote.
     asked_mib: f64,
 }
 
@@ -81,7 +81,7 @@ fn one(
         timeline: Vec::new(),
     };
     let mut phase = Phase::new(name, (work.asked_mib * 1_048_576.0) as u64, raw);
-    // Causes and owners of a kernel's requests are not known.
+    // The recording has no causes or owners of requests.
     phase.forget_owners();
     phase.spent = joined(&phase.spent);
     phase.account.latencies = done.latencies.clone();
@@ -110,7 +110,7 @@ fn one(
     Ok(phase)
 }
 
-/// How often requests have which size in bytes.
+/// Number of requests by size in bytes.
 #[derive(Default)]
 struct Sizes {
     read: BTreeMap<u64, u64>,

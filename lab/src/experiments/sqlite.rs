@@ -1,4 +1,4 @@
-//! A database's transactions: inserts, updates and deletes of one row each, on a table with rows in it.
+//! A database's transactions: inserts, updates and deletes of one row each, on a table with existing rows.
 //!
 //! SQLite itself, on our file system through [`sqlite_disk`](crate::sqlite_disk).
 
@@ -27,9 +27,9 @@ use sim::progress::Progress;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
-    /// Mebibytes of the volume; 0: as many as the table needs, twice over.
+    /// MiB of the volume; 0: twice the size of the table.
     volume_mib: u64,
-    /// Rows in the table before anything is measured.
+    /// Rows in the table before the measurement.
     rows: u64,
     /// Transactions of each kind.
     transactions: u64,
@@ -37,29 +37,29 @@ pub(super) struct Parameters {
     record: u64,
     /// SQLite's journal.
     journal_mode: Journal,
-    /// SQLite's promise.
+    /// SQLite's `synchronous` setting.
     synchronous: Synchronous,
-    /// Kibibytes SQLite keeps of the database.
+    /// KiB of SQLite's page cache.
     cache_kib: u64,
     /// How the directory of a new journal is synced.
     #[serde(default)]
     directory: SyncsDirectory,
-    /// What records hold.
+    /// What the records contain.
     #[serde(default)]
     contents: Contents,
-    /// How the volume keeps small updates; if nobody says so, as it is mounted everywhere.
+    /// How the volume stores small updates; by default as with default mount options.
     keeping: Option<Keeping>,
-    /// The volume's file system: `f2fs` or `scherlfs`.
+    /// The file system: `f2fs` or `scherlfs`.
     #[serde(default)]
     #[schemars(with = "String")]
     fs: Kind,
-    /// How it is mounted beside that.
+    /// Further mount options.
     #[serde(default)]
     options: Named,
 }
 
 impl Parameters {
-    /// What the types cannot say.
+    /// Checks what the types cannot express.
     pub fn check(&self) -> Result<(), LabError> {
         if self.keeping.is_some() && self.fs != Kind::F2fs {
             return Err(LabError::parameters(format!("a volume of {}: keeping is for F2FS alone", self.fs)));
@@ -71,14 +71,14 @@ impl Parameters {
 #[derive(Deserialize, Serialize, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Contents {
-    /// Bytes in which nothing comes again.
+    /// Random bytes.
     #[default]
     Noise,
     /// Words.
     Text,
 }
 
-/// What fills records.
+/// Generates records.
 struct Filler {
     contents: Contents,
     writer: Writer,
@@ -91,7 +91,7 @@ impl Filler {
             Contents::Noise => self.rng.fill(record),
             Contents::Text => {
                 let text = self.writer.words(&mut self.rng, record.len() as u64);
-                // OK to index: a word and the space behind it are two bytes at least.
+                // OK to index: a word and its space are at least two bytes.
                 record.copy_from_slice(&text.as_bytes()[..record.len()]);
             }
         }
@@ -113,7 +113,7 @@ enum Synchronous {
     Off,
     Normal,
     Full,
-    /// As `full`, and the directory of a deleted journal is synced too.
+    /// Like `full`, and the directory of a deleted journal is synced, too.
     Extra,
 }
 
@@ -139,7 +139,7 @@ impl Synchronous {
     }
 }
 
-/// Rows inserted in one transaction while the table is filled.
+/// Rows per transaction while the table is filled.
 const BATCH: u64 = 1000;
 
 /// Measures inserts, then updates, then deletes.
@@ -147,7 +147,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     let _alone = ONE_AT_A_TIME.lock();
     let p: Parameters = parameters(job)?;
     p.check()?;
-    // A record of a page's size takes an overflow page and a good part of a leaf.
+    // A record of a page's size takes an overflow page and much of a leaf.
     let table = (p.rows + p.transactions) * (p.record.next_multiple_of(BLOCK as u64) + BLOCK as u64);
     let volume = if p.volume_mib > 0 { blocks_of_mib(p.volume_mib) } else { (2 * table / BLOCK as u64).max(1 << 16) };
     let mut bench = Bench::with_kind(p.fs, profile, volume)?;
@@ -181,7 +181,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         bench.restart(false)?;
         let session = Session::open(&bench, &p, job.seed)?;
         let db = &session.db;
-        // Every row at most once: what is deleted is there.
+        // Each row at most once, so that deleted rows exist.
         let mut ids: Vec<u64> = (0..p.rows).collect();
         filler.rng.shuffle(&mut ids);
         let transactions = if kind == "insert" { p.transactions } else { p.transactions.min(p.rows) };
@@ -198,7 +198,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
                     }
                     recorder.step()?;
                 }
-                // What the log and the caches still keep back is this phase's too.
+                // This phase also pays for writing back the log and the caches.
                 bench.volume()?.sync()?;
                 Ok(transactions * p.record)
             })?;
@@ -217,7 +217,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     Ok((phases, Vec::new()))
 }
 
-/// A connection and its disk, which ends after it.
+/// A connection and its VFS, which is dropped after it.
 struct Session {
     db: Connection,
     disk: Registered,
@@ -235,9 +235,8 @@ impl Session {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let db = Connection::open_with_flags_and_vfs("records.db", flags, disk.name())?;
         if matches!(p.journal_mode, Journal::Wal) {
-            // One process has the database to itself, so that the index of the log is in its memory: SQLite's way
-            // without shared memory, which is not written to the device either way. (A journal would not be deleted
-            // then.)
+            // One process uses the database, so the log's index is in its memory: SQLite's mode without shared memory,
+            // which is never written to the device either way. (A journal would not be deleted then.)
             db.pragma_update_and_check(None, "locking_mode", "exclusive", |_| Ok(()))?;
         }
         let wanted = p.journal_mode.word();

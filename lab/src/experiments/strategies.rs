@@ -1,11 +1,12 @@
-//! What do the strategies of a log for disks cost, on a battery and on the charger? (Scherl 2004, section 7.3: "up to now none of
-//! these strategies is implemented".)
+//! What do the strategies of a log for disks cost, on battery and on the charger? (Scherl 2004, section 7.3: "up to now
+//! none of these strategies is implemented".)
 //!
-//! A volume of ScherlFS lives through days. On battery files go and come, a database is changed at random with a sync after each
-//! change, and files are read: some at random, some one after the other as a habit. Then, where a variant has a charger,
-//! all is done that the volume does there while nobody uses it. Days before the last are preparation; the last is measured.
+//! A ScherlFS volume is used for days. On battery, files are deleted and created, a database is changed at random with
+//! a sync after each change, and files are read: some at random, some sequentially as a habit. Then, if a variant has a
+//! charger, the volume does all its background work while idle. All days but the last are preparation; the last is
+//! measured.
 //!
-//! What is read is read after a new mount: nothing of it is in memory.
+//! Reads follow a remount: caches are cold.
 
 use device::energy::profile::{DeviceSpec, Profile};
 use device::{BLOCK, Rng, generate};
@@ -24,27 +25,27 @@ use sim::result::{Phase, Stage};
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
-    /// Mebibytes of the volume.
+    /// MiB of the volume.
     volume_mib: u64,
-    /// How much of it files fill, in percent.
+    /// Percent of the volume that files fill.
     full: u64,
-    /// Days, of which the last is measured.
+    /// Days; the last is measured.
     days: u64,
-    /// Mebibytes of files that go, and of files that come, in a day.
+    /// MiB of files deleted, and of files created, per day.
     churn_mib: u64,
-    /// Changes of a page of the database in a day.
+    /// Changes of a page of the database per day.
     updates: u64,
-    /// Files that are read at random in a day.
+    /// Files read at random per day.
     reads: u64,
-    /// How often a day the habit is followed.
+    /// How often the habitual files are read per day.
     habits: u64,
-    /// How room is made, as `-o clean=` has it.
+    /// How space is freed, as in `-o clean=`.
     clean: String,
-    /// There is a charger at night.
+    /// Whether there is a charger at night.
     charger: bool,
 }
 
-/// Mebibytes of the database.
+/// MiB of the database.
 const DATABASE: u64 = 8;
 /// Files of the habit.
 const HABIT: usize = 40;
@@ -57,7 +58,7 @@ struct File {
     bytes: u64,
 }
 
-/// A volume and what is on it.
+/// A volume and its contents.
 struct Life<'a> {
     p: &'a Parameters,
     bench: &'a Bench,
@@ -113,7 +114,7 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
-    /// Most files are small, most bytes are in large ones: 4 to 64 KiB, and one in twenty of 1 MiB.
+    /// Most files are small, most bytes are in large ones: 4 to 64 KiB, and one in twenty 1 MiB.
     fn size(&mut self) -> u64 {
         if self.rng.below(20) == 0 { 1 << 20 } else { 4096 + self.rng.below(60 << 10) }
     }
@@ -147,7 +148,7 @@ impl<'a> Life<'a> {
         Ok(bytes)
     }
 
-    /// Files go and come; the database changes.
+    /// Deletes and creates files; changes the database.
     fn writing(&mut self) -> Result<u64, LabError> {
         let (mut gone, mut come) = (0, 0);
         while gone < self.p.churn_mib << 20 {
@@ -187,7 +188,7 @@ impl<'a> Life<'a> {
         Ok(attr.size)
     }
 
-    /// The database as a whole, files at random, and the habit.
+    /// Reads the whole database, random files, and the habit.
     fn reading(&mut self) -> Result<u64, LabError> {
         let mut bytes = self.read("database")?;
         for _ in 0..self.p.reads {
@@ -230,7 +231,7 @@ fn finished(mut phase: Phase, life: &Life<'_>) -> Phase {
     phase
 }
 
-/// Lives through the days.
+/// Simulates the days.
 pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
     let p: Parameters = parameters(job)?;
     let DeviceSpec::Disk(_) = &profile.device else {

@@ -1,7 +1,7 @@
 //! Which parameters does a kind of work take, and what do they mean?
 //!
-//! It is told from the types that plans are read into: their fields, with the comments that stand there. So nothing is
-//! listed twice, and a parameter that `--set` takes cannot be missing. Left out: what a plan sets them to.
+//! Derived from the types that plans are parsed into: their fields and doc comments. So nothing is listed twice, and no
+//! parameter of `--set` can be missing. Left out: the values in plans.
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -19,28 +19,28 @@ use crate::plan::Kind;
 /// A parameter of a kind of work, or a field of one that is a table.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Parameter {
-    /// As plans and `--set` call it.
+    /// Its name in plans and `--set`.
     pub name: String,
-    /// What it says; a unit is in the name or in these words.
+    /// Its description; a unit is in the name or in this text.
     pub meaning: String,
-    /// What values are: `number`, `integer`, `text`, `boolean`, `list`, `table` or `tables`.
+    /// The type of its values: `number`, `integer`, `text`, `boolean`, `list`, `table` or `tables`.
     #[serde(rename = "type")]
     pub form: &'static str,
-    /// The words a value may be; any without.
+    /// The allowed words; empty if not restricted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub words: Vec<String>,
-    /// A plan must say it.
+    /// Whether a plan must set it.
     pub required: bool,
-    /// What it is if no plan says it; none if that is nothing, or not a plain value.
+    /// Its value if no plan sets it; none if that is nothing, or not a plain value.
     pub default: Option<Value>,
     /// The source file whose code reads it.
     pub read_in: String,
-    /// What a table's own fields are.
+    /// A table's own fields.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<Parameter>,
 }
 
-/// The parameters of a kind of work, in the order of the alphabet.
+/// The parameters of a kind of work, in alphabetical order.
 pub fn parameters(kind: Kind) -> Vec<Parameter> {
     let schema = match kind {
         Kind::FileIo => of::<OnVolume<file_io::Parameters>>(),
@@ -75,7 +75,7 @@ pub fn parameters(kind: Kind) -> Vec<Parameter> {
 
 /// The source file of a kind of work: its name with underscores.
 fn source(kind: Kind) -> String {
-    // A kind is always a word.
+    // A kind always serializes to a string.
     let name = serde_json::to_value(kind).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default();
     format!("lab/src/experiments/{}.rs", name.replace('-', "_"))
 }
@@ -89,7 +89,7 @@ fn object<'a>(schema: &'a Value, key: &str) -> impl Iterator<Item = (&'a String,
     schema[key].as_object().into_iter().flatten()
 }
 
-/// What a table has.
+/// The fields of a table.
 fn fields(schema: &Value, read_in: &str) -> Vec<Parameter> {
     let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let field = |(name, schema): (&String, &Value)| {
@@ -110,7 +110,8 @@ fn fields(schema: &Value, read_in: &str) -> Vec<Parameter> {
     object(schema, "properties").map(field).collect()
 }
 
-/// What values a schema lets through: in a word, as words if it names some, and the schema of a table if they are or hold such.
+/// The values a schema allows: the type's name, the allowed words, and the schema of a table if values are or contain
+/// tables.
 fn form(schema: &Value) -> (&'static str, Vec<String>, Option<&Value>) {
     let of_lists = ["anyOf", "oneOf"].into_iter().filter_map(|key| schema[key].as_array()).flatten();
     let among: Vec<&Value> = of_lists.filter(|s| s["type"] != "null").collect();
@@ -119,7 +120,7 @@ fn form(schema: &Value) -> (&'static str, Vec<String>, Option<&Value>) {
     }
     if !among.is_empty() {
         let words = among.iter().flat_map(|s| form(s).1).collect();
-        // Alternatives are words, or tables of which each is one alternative.
+        // Alternatives are words, or tables that are one alternative each.
         let form = if among.iter().all(|s| s["type"] == "object") { "table" } else { "text" };
         return (form, words, None);
     }
@@ -156,7 +157,7 @@ mod tests {
     use crate::experiments;
     use crate::plan::{Changes, Experiment, SHIPPED};
 
-    /// What the reader of plans itself says that it takes: the names of an error about one that it does not.
+    /// The parameters that the parser of plans accepts: the names in its error for an unknown one.
     fn accepted(experiment: &Experiment) -> Vec<String> {
         let mut job = experiment.jobs(&Changes::default()).unwrap().remove(0);
         job.parameters.insert("nobody_takes_this".into(), 1.into());

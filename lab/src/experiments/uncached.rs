@@ -1,8 +1,8 @@
-//! What do a file system's calls cost a disk if nothing is kept in memory?
+//! What do a file system's calls cost a disk without caches?
 //!
-//! The calls of [`crate::uncached`] are made on a ScherlFS volume in this process, or the requests are made again that a
-//! file system of Linux made for the same calls. Both are asked of one disk, one request after the other. The volume is the
-//! disk's first part, and is mounted anew for each stage; mounting is not measured, and what unmounting costs is noted beside the
+//! The calls of [`crate::uncached`] run on a ScherlFS volume in this process, or the recorded requests of a Linux file
+//! system for the same calls are replayed. Both use one disk, one request after the other. The volume is the disk's
+//! first part and is remounted for each stage; mounting is not measured, and the cost of unmounting is noted with the
 //! stage.
 
 use std::collections::BTreeMap;
@@ -38,34 +38,33 @@ use sim::result::{Phase, Stage, Traffic};
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
-    /// What is done, by name.
+    /// The work, by name.
     works: BTreeMap<String, Work>,
-    /// Of these only those of this name; all without.
+    /// Run only the work with this name; all by default.
     #[serde(default)]
     only: Option<String>,
-    /// Mebibytes of the volume.
+    /// MiB of the volume.
     volume_mib: u64,
-    /// Flushes reach the disk.
+    /// Whether flushes reach the disk.
     flushes: bool,
-    /// Microseconds from the end of a call to the beginning of the next.
+    /// Microseconds between calls.
     #[serde(default)]
     think_us: u64,
-    /// Microseconds that pass before each request to the disk.
+    /// Microseconds before each request to the disk.
     #[serde(default)]
     gap_us: u64,
-    /// The file system of Linux whose requests were recorded; ScherlFS without.
+    /// The Linux file system whose requests were recorded; ScherlFS by default.
     #[serde(default)]
     peer: Option<String>,
-    /// Kibibytes of a request at most that neighbours in a recording become: the guest's disk takes no time, so that its kernel
-    /// finds nothing to join.
+    /// Maximum KiB of a merged request in replays: the guest's disk takes no time, so its kernel cannot merge.
     join_kib: u64,
-    /// Kibibytes that the disk keeps of what it read last, beside the buffer that its model has.
+    /// KiB of recently read data that the disk caches, in addition to its model's buffer.
     #[serde(default)]
     kept_kib: usize,
     /// How ScherlFS is mounted.
     #[serde(default)]
     mount: Mount,
-    /// Only so many calls of each stage.
+    /// Maximum number of calls per stage.
     #[serde(default)]
     calls: Option<usize>,
 }
@@ -74,26 +73,26 @@ pub(super) struct Parameters {
 #[derive(Deserialize, Clone, Default, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Mount {
-    /// Where inodes are put, as `-o placement=` has it; before their contents without.
+    /// Where inodes are placed, as in `-o placement=`; by default before their contents.
     placement: Option<String>,
     /// When writes reach the disk.
     sync: When,
-    /// A call that writes ends with an fsync.
+    /// Whether a call that writes ends with an fsync.
     durable: bool,
-    /// Directory blocks that are kept in memory.
+    /// Directory blocks kept in memory.
     dir_cache: usize,
-    /// Blocks of the inode map that are kept in memory.
+    /// Blocks of the inode map kept in memory.
     ifile_cache: usize,
 }
 
-/// When what was written reaches the disk.
+/// When writes reach the disk.
 #[derive(Deserialize, Clone, Copy, Default, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum When {
     /// With every operation.
     #[default]
     Call,
-    /// When somebody asks for it, or after some seconds.
+    /// With an fsync, or after some seconds.
     Fsync,
 }
 
@@ -130,7 +129,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     Ok((phases, Vec::new()))
 }
 
-/// The same with so many calls in each stage, of files that the first stage makes.
+/// Limits the calls in each stage, on files that the first stage creates.
 fn limited(mut plan: Plan, most: Option<usize>) -> Plan {
     let Some(most) = most else { return plan };
     let mut made = Vec::new();
@@ -161,7 +160,7 @@ struct One<'a> {
 }
 
 impl One<'_> {
-    /// A disk that is as large as it is, whatever part of it the volume takes.
+    /// A disk of its full size, independent of the volume's size.
     fn bench(&self, blocks: u64) -> Result<Bench, LabError> {
         let whole = match &self.profile.device {
             DeviceSpec::Disk(spec) => spec.size.value / BLOCK as u64,
@@ -231,7 +230,7 @@ impl One<'_> {
         Ok(phases)
     }
 
-    /// Fills the volume and deletes files at random, which is not measured as work.
+    /// Fills the volume and deletes random files; not measured as work.
     fn filled(
         &self,
         bench: &Bench,
@@ -267,7 +266,7 @@ impl One<'_> {
         for (n, recorded) in recording.stages.iter().enumerate() {
             let progress = progress.part(n, stages);
             let Some(stage) = self.plan.stages.iter().find(|s| s.name == recorded.name) else {
-                // Mounting and unmounting.
+                // The cost of mounting and unmounting.
                 let after =
                     bench.measure("between", 1, &progress, |_| Ok(again.make(recorded, usize::MAX, || Ok(()))?))?;
                 if let Some(last) = phases.last_mut().filter(|_| recorded.name == "unmount") {
@@ -291,7 +290,7 @@ impl One<'_> {
         Ok(phases)
     }
 
-    /// Bytes of files that a call moves.
+    /// File bytes that a call reads or writes.
     fn bytes(&self, call: Call) -> u64 {
         match call {
             Call::Directory(_) => 0,
@@ -303,8 +302,7 @@ impl One<'_> {
     }
 }
 
-/// What is known of a stage when it is over. Why and for whose sake requests were made is not told by recordings; of
-/// ScherlFS it is noted in words.
+/// Completes a stage's phase. Recordings have no causes and owners of requests; for ScherlFS these are noted in words.
 fn finished(mut phase: Phase, calls: usize, after: &Phase) -> Phase {
     phase.forget_owners();
     phase.spent = joined(&phase.spent);
@@ -339,16 +337,16 @@ fn all_in_one(traffic: &[Traffic]) -> Vec<Traffic> {
     }]
 }
 
-/// Makes recorded requests once more.
+/// Replays recorded requests.
 struct Again<D> {
     disk: D,
-    /// Blocks of a request at most that neighbours become.
+    /// Maximum number of blocks in a merged request.
     join: usize,
     buffer: Vec<u8>,
 }
 
 impl<D: BlockDevice> Again<D> {
-    /// Those of a stage's first calls; `each` is called before every call.
+    /// Replays the requests of a stage's first calls; runs `each` before every call.
     fn make(
         &mut self,
         stage: &recorded::Stage,
@@ -391,18 +389,18 @@ impl<D: BlockDevice> Again<D> {
                 self.disk.write(at, &self.buffer, tag)?;
             }
             Some(Request::Flush) => self.disk.flush(tag)?,
-            // No recording has others.
+            // Recordings have no other requests.
             Some(Request::Discard { .. } | Request::Remap { .. }) | None => {}
         }
         Ok(())
     }
 }
 
-/// Blocks in which 255 sectors lie at least: what the guest's disk takes at once.
+/// Minimum number of blocks that 255 sectors touch: the maximum request of the guest's disk.
 const CUT: u64 = 32;
 
-/// What of a request is left behind the one before. 255 sectors are no number of blocks, so that a block in which the guest's
-/// kernel cut a request stands in both recorded halves. It is asked for once.
+/// The part of a request that comes after the previous one. 255 sectors are not whole blocks, so a block at which the
+/// guest's kernel split a request is in both recorded halves. It is requested only once.
 fn behind(before: Request, request: Request) -> Option<Request> {
     let left = |Lba(at): Lba, blocks: u64, next: Lba, more: u64| match blocks >= CUT && next.0 + 1 == at + blocks {
         true => (more > 1).then_some((Lba(next.0 + 1), more - 1)),
@@ -419,7 +417,7 @@ fn behind(before: Request, request: Request) -> Option<Request> {
     }
 }
 
-/// Two requests that are one if they are neighbours.
+/// Merges two requests if they are neighbours.
 fn together(first: Request, next: Request, most: usize) -> Option<Request> {
     let fits = |at: Lba, blocks: u64, next: Lba, more: u64| at.0 + blocks == next.0 && (blocks + more) as usize <= most;
     match (first, next) {
@@ -459,12 +457,12 @@ mod tests {
 
     #[test]
     fn a_block_in_which_a_request_was_cut_is_asked_for_once() {
-        // 256 KiB as the guest's disk takes it: sectors 0 to 254, 255 to 509, 510 and 511.
+        // 256 KiB as split for the guest's disk: sectors 0 to 254, 255 to 509, 510 and 511.
         let cut = [WRITE(0, 32), WRITE(31, 33), WRITE(63, 1)];
         assert_eq!(behind(cut[0], cut[1]), Some(WRITE(32, 32)));
         assert_eq!(behind(cut[1], cut[2]), None);
         assert_eq!(behind(READ(0, 32), READ(31, 33)), Some(READ(32, 32)));
-        // A block that is written again, or a request of another kind, is one of its own.
+        // A rewritten block, or a request of another kind, is a separate request.
         assert_eq!(behind(WRITE(4, 2), WRITE(5, 1)), Some(WRITE(5, 1)));
         assert_eq!(behind(READ(0, 32), WRITE(31, 33)), Some(WRITE(31, 33)));
         assert_eq!(behind(WRITE(0, 32), WRITE(32, 1)), Some(WRITE(32, 1)));

@@ -1,13 +1,13 @@
-//! When does cleaning in the background earn its joules back?
+//! When does background cleaning save more energy than it costs?
 //!
-//! A volume in a given state, filled so far, is used in turns: work, then a pause in which nobody asks anything and the
-//! background cleans at the pace it has on a mount. What follows is the work that free segments are held for
-//! ([`super::afterwards`]). What the use, its cleaning and the work after cost together is told beside what callers waited
-//! for. The control is the same use while nobody cleans in the background.
+//! A volume in a given state, filled to a percentage, alternates between work and pauses without requests, in which the
+//! background cleans at the pace of a mount. Then comes the work that free segments are kept for
+//! ([`super::afterwards`]). The total energy of use, cleaning and the work after is reported next to the callers'
+//! waiting times. The control is the same use without background cleaning.
 //!
-//! No caller comes in a pause: if one did, the cleaning of that pause would be another, and policies could not be compared.
-//! How long one would wait follows from how long each step took ([`f2fs::gc::waits`]). The work keeps the volume as full as
-//! it is: what comes replaces what goes.
+//! There are no calls in pauses: a call would change the cleaning of that pause, and policies could not be compared.
+//! How long a call would wait is calculated from the durations of the steps ([`f2fs::gc::waits`]). The work does not
+//! change how full the volume is: what it creates replaces what it deletes.
 
 mod programs;
 mod user;
@@ -40,29 +40,27 @@ use sim::progress::Progress;
 use sim::result::{Histogram, Phase, Stage};
 use user::{LARGE, User};
 
-/// What is done in a turn.
+/// The work of a turn.
 #[derive(Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 enum Work {
-    /// Files of 4 to 64 KiB are made, and others, drawn at random, removed.
+    /// Creates files of 4 to 64 KiB and removes random others.
     SmallFiles,
-    /// Files of 8 MiB are made, and the oldest removed.
+    /// Creates files of 8 MiB and removes the oldest.
     Downloads,
-    /// Pages of one file are overwritten, four of five in a fifth of it, with an fsync after every eighth.
+    /// Overwrites pages of one file, four of five in a fifth of it, with an fsync after every eighth.
     Pages,
-    /// A third of the bytes each: pages of a database, which the file system takes for hot, small files, and media, which it
-    /// takes for cold, of which the oldest goes.
+    /// A third of the bytes each: database pages (hot), small files, and media (cold), of which the oldest are removed.
     Mixed,
-    /// Of the same files, one after the other: pages change, a third each is read, small files come, media come. A turn is a
-    /// quarter, a half, all or twice of what it is elsewhere, drawn at random.
+    /// The same files in turn: page changes, reads of a third each, small files, media. A turn has a quarter, half, all
+    /// or twice `turn_mib`, at random.
     Day,
-    /// Recorded programs, one after the other. Each goes on until it has written as much as a turn does or is done, and begins
-    /// anew when its turn comes again.
+    /// Recorded programs in turn, each until it has written a turn's bytes or ends; it restarts at its next turn.
     Programs,
 }
 
 impl Work {
-    /// True if there are pages, small files and media at once.
+    /// Whether there are pages, small files and media at the same time.
     fn has_media(self) -> bool {
         matches!(self, Work::Mixed | Work::Day)
     }
@@ -71,28 +69,28 @@ impl Work {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
-    /// Percent of the user's space in use: what the work does not need for itself, a file that nobody touches fills.
+    /// Percent of the user's space in use; an unused file fills what the work does not need.
     fill_percent: u64,
-    /// What is done.
+    /// The work.
     work: Work,
-    /// Mebibytes of what the work replaces bit by bit; of programs, for which they find room.
+    /// MiB that the work gradually replaces; for programs, the space they have.
     live_mib: u64,
-    /// How many turns there are.
+    /// Number of turns.
     turns: u64,
-    /// Mebibytes written in each, if nothing else is said of the work.
+    /// MiB written per turn, unless the work defines it.
     turn_mib: u64,
-    /// Seconds of the pause behind each.
+    /// Seconds of the pause after each turn.
     pause_seconds: u64,
-    /// Who cleans meanwhile.
+    /// The cleaning policy.
     cleaning: Who,
-    /// Seconds of age from which policies with a threshold clean.
+    /// Minimum age in seconds for policies with an age threshold.
     age_threshold: u64,
     /// The work after.
     after: Afterwards,
 }
 
 impl Parameters {
-    /// Refuses what is not there.
+    /// Refuses invalid combinations.
     pub fn check(&self) -> Result<(), LabError> {
         self.cleaning.check()?;
         if self.turns == 0 || self.turn_mib == 0 || self.live_mib < (2 * LARGE) >> 20 || self.fill_percent > 99 {
@@ -103,12 +101,12 @@ impl Parameters {
         Ok(())
     }
 
-    /// All pauses together.
+    /// The sum of all pauses.
     fn pauses(&self) -> Duration {
         Duration::from_secs(self.turns * self.pause_seconds)
     }
 
-    /// Cleaning as on a mount.
+    /// The settings of cleaning, as on a mount.
     fn settings(&self) -> Result<Settings, LabError> {
         let policy = cleaned::policy(&self.cleaning.policy)?;
         let power = cleaned::power(&self.cleaning.power)?;
@@ -117,19 +115,19 @@ impl Parameters {
     }
 }
 
-/// How long calls took, in nanoseconds, what they waited for among it.
+/// Durations of calls in nanoseconds, including their waits.
 #[derive(Default)]
 struct Times {
-    /// Those that make something durable.
+    /// Calls that sync.
     syncs: Vec<u64>,
-    /// Those that read contents.
+    /// Calls that read contents.
     reads: Vec<u64>,
-    /// The others.
+    /// All other calls.
     calls: Vec<u64>,
 }
 
 impl Times {
-    /// Makes a call and notes how long it took.
+    /// Makes a call and records its duration.
     fn note<T>(
         times: &mut Vec<u64>,
         clock: &VirtualClock,
@@ -142,7 +140,7 @@ impl Times {
     }
 }
 
-/// Who uses the volume.
+/// The workload.
 enum Using<'a> {
     User(User<'a>),
     Programs(Programs<'a>),
@@ -156,7 +154,7 @@ impl<'a> Using<'a> {
         })
     }
 
-    /// One turn; says how many bytes were written or read.
+    /// Runs one turn; returns the bytes written or read.
     fn turn(&mut self, bytes: u64) -> Result<u64, LabError> {
         match self {
             Using::User(user) => user.turn(bytes),
@@ -164,7 +162,7 @@ impl<'a> Using<'a> {
         }
     }
 
-    /// How many percent of the volume are left free for what comes and goes.
+    /// Percent of the volume to leave free for the workload.
     fn room(&self, bench: &Bench, p: &Parameters) -> Result<u64, LabError> {
         let s = bench.f2fs()?.statfs()?;
         Ok(match self {
@@ -173,7 +171,7 @@ impl<'a> Using<'a> {
         })
     }
 
-    /// Lets go of what is open.
+    /// Closes everything open.
     fn stop(&mut self) {
         if let Using::Programs(programs) = self {
             programs.stop();
@@ -209,7 +207,7 @@ fn used(
     Ok((bytes, fewest))
 }
 
-/// Fills the volume so far, and says how full it is; fails where it is fuller already.
+/// Fills the volume to `percent` percent and returns the actual percentage; fails if it is fuller already.
 fn fill_to(bench: &Bench, percent: u64, seed: u64) -> Result<f64, LabError> {
     fill(bench, percent, seed)?;
     let s = bench.f2fs()?.statfs()?;
@@ -222,8 +220,8 @@ fn fill_to(bench: &Bench, percent: u64, seed: u64) -> Result<f64, LabError> {
     Ok(full)
 }
 
-/// Notes how long a caller waits that comes at a random moment of the time in which the background cleans, and in which share of
-/// the pauses one would wait at all.
+/// Notes how long a call at a random moment of cleaning would wait, and in which share of the pauses a call would wait
+/// at all.
 fn note_waits(phase: &mut Phase, waits: &Waits, longest: Duration, pauses: Duration) {
     let shares = [("wait_median", waits.percentile(50.0)), ("wait_p99", waits.percentile(99.0))];
     for (name, wait) in shares.into_iter().chain([("wait_most", Some(longest).filter(|d| !d.is_zero()))]) {

@@ -1,4 +1,4 @@
-//! docs/papers.md: every published number with ours beside it.
+//! docs/papers.md: every published number next to ours.
 
 use std::fmt::Write as _;
 
@@ -21,7 +21,7 @@ pub fn render(papers: &[Paper], judged: &[Vec<Judged>]) -> String {
     out
 }
 
-// OK to unwrap in all of these: a string takes everything.
+// OK to unwrap in all of these: writing to a string does not fail.
 
 fn verdicts(out: &mut String, papers: &[Paper], judged: &[Vec<Judged>]) {
     let all = count(judged.iter().flatten());
@@ -79,7 +79,7 @@ fn by_name(a: &super::judge::Answered) -> String {
     }
 }
 
-/// A text that does not end its cell.
+/// Escapes a text for a table cell.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }

@@ -1,8 +1,8 @@
-//! What does our number say of the published one?
+//! Does our number agree with the published one?
 //!
-//! A number that is near, or that keeps a bound, agrees, and a program says so. Of one that is not near people say
-//! whether it is explained or contradicts (`verdict` and `why` in `published/`). A number that the model was fitted
-//! to, or that a plan or profile takes over, proves nothing and is counted apart.
+//! A number that is near, or that keeps a bound, agrees; this is computed. For other numbers the authors of
+//! `published/` decide whether the difference is explained or contradicts (`verdict` and `why`). A number that the
+//! model was fitted to, or that a plan or profile takes over, proves nothing and is counted separately.
 
 use std::collections::BTreeMap;
 
@@ -13,34 +13,34 @@ use crate::claim::{Comparison, How, figures};
 use crate::plan::{Experiment, PlanError};
 use crate::result::Outcome;
 
-/// Percent, or points where a paper gives no number, that are no difference to speak of: what one measurement of a paper is off
-/// another of the same.
+/// Differences up to this are not significant: in percent, or in points if the paper's value has no number. Papers'
+/// repeated measurements differ by as much.
 pub const NEAR: f64 = 7.0;
 
-/// What comes out of a comparison.
+/// The result of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// Near, or within the bound.
     Agrees,
-    /// Near, because the model or the work was fitted to it.
+    /// Near, but the model or the work was fitted to it.
     Fitted,
     /// Not near, and the reason is known.
     Explained,
-    /// Not near, though the same was measured.
+    /// Not near, though the same quantity was measured.
     Contradicts,
-    /// Not near, and nobody has said why.
+    /// Not near, without a recorded reason.
     Differs,
-    /// Ours would need a recording that is not here.
+    /// Our number would need a recording that is not available.
     NotRun,
-    /// A condition or a price that is taken over.
+    /// A condition or a price that our input copies.
     TakenOver,
-    /// There is no number of ours.
+    /// We have no number.
     NoNumber,
 }
 
 impl Verdict {
-    /// All, in the order in which they are counted.
+    /// All verdicts, in the order of counting.
     pub const ALL: [Verdict; 8] = [
         Verdict::Agrees,
         Verdict::Fitted,
@@ -52,7 +52,7 @@ impl Verdict {
         Verdict::NoNumber,
     ];
 
-    /// As people read it.
+    /// The verdict as text.
     pub fn text(self) -> &'static str {
         match self {
             Verdict::Agrees => "agrees",
@@ -66,7 +66,7 @@ impl Verdict {
         }
     }
 
-    /// A sign that tells it without colour.
+    /// A symbol for display without colour.
     pub fn sign(self) -> &'static str {
         match self {
             Verdict::Agrees => "✓",
@@ -80,7 +80,7 @@ impl Verdict {
         }
     }
 
-    /// What it means, for a legend.
+    /// Its meaning, for a legend.
     pub fn meaning(self) -> &'static str {
         match self {
             Verdict::Agrees => "within 7 % of the published number, or within the bound that it is",
@@ -115,17 +115,17 @@ pub struct Ours {
     rows: BTreeMap<(String, String), Measured>,
 }
 
-/// A number of ours, or why there is none.
+/// Our number, or why there is none.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
-    /// The published one, and ours.
+    /// The published number and ours.
     pub comparison: Comparison,
-    /// Why there is none; empty if there is.
+    /// Why there is no number; otherwise empty.
     pub missing: String,
 }
 
 impl Ours {
-    /// Those that the shipped experiments keep.
+    /// The numbers stored with the shipped experiments.
     pub fn kept() -> Result<Ours, PlanError> {
         let mut ours = Ours::default();
         for (name, _) in crate::plan::SHIPPED {
@@ -134,7 +134,7 @@ impl Ours {
         Ok(ours)
     }
 
-    /// Adds what an experiment keeps.
+    /// Adds an experiment's stored numbers.
     pub fn take_kept(&mut self, experiment: &Experiment) {
         for claim in &experiment.paper {
             let row = experiment.kept.row(&claim.quantity);
@@ -147,7 +147,7 @@ impl Ours {
         }
     }
 
-    /// Puts a result's numbers in place of those that were kept.
+    /// Replaces stored numbers by a result's.
     pub fn take(&mut self, outcome: &Outcome) {
         for c in outcome.compared.iter().filter(|c| c.ours.is_some()) {
             let key = (outcome.experiment.clone(), c.claim.quantity.clone());
@@ -155,45 +155,45 @@ impl Ours {
         }
     }
 
-    /// The number for a row.
+    /// Our number for a row.
     pub fn of(&self, experiment: &str, quantity: &str) -> Option<&Measured> {
         self.rows.get(&(experiment.to_owned(), quantity.to_owned()))
     }
 }
 
-/// One of our answers to a published number.
+/// One of our numbers for a published one.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Answered {
-    /// The experiment, or where the number was taken over to.
+    /// The experiment, or the place that copies the number.
     pub by: String,
-    /// Whether that is an experiment.
+    /// Whether `by` is an experiment.
     pub is_experiment: bool,
-    /// Which of its rows; empty for one that was taken over.
+    /// The experiment's row; empty for a copied number.
     pub what: String,
-    /// The published number as the row has it.
+    /// The published number as in the row.
     pub paper: String,
-    /// Ours.
+    /// Our number.
     pub ours: String,
     /// The difference.
     pub difference: String,
-    /// What the row says for who compares.
+    /// The row's note for readers who compare.
     pub note: String,
 }
 
-/// A published number with what is said of it.
+/// A published number with its verdict.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Judged {
-    /// Where it stands.
+    /// Where it is published.
     pub place: String,
-    /// What it is.
+    /// The quantity's name.
     pub quantity: String,
-    /// Of what.
+    /// The measured object and circumstances.
     pub condition: String,
     /// As printed, with its unit.
     pub published: String,
-    /// Our answers; the first is judged.
+    /// Our numbers; the first is judged.
     pub answers: Vec<Answered>,
-    /// What comes out.
+    /// The verdict.
     pub verdict: Verdict,
     /// The reason.
     pub why: String,
@@ -239,7 +239,7 @@ fn of_difference(number: &Number, m: &Measured) -> Verdict {
     }
 }
 
-/// Whether ours is near the published number; none if there is none. A published `<0` or `>0` has a sign and no number.
+/// Whether our number is near the published one; none if we have none. A published `<0` or `>0` has only a sign.
 fn near(value: &str, c: &Comparison) -> Option<bool> {
     let ours = c.ours?;
     Some(match value.chars().next() {
@@ -287,7 +287,7 @@ fn answered(answer: &Answer, ours: &Ours) -> Answered {
     }
 }
 
-/// A profile's number and its unit.
+/// A number in a profile, and its unit.
 pub fn profile_number(profile: &str, number: &str) -> Option<(f64, String)> {
     let profile = device::energy::profile::Profile::find(profile).ok()?;
     profile.numbers().into_iter().find(|n| n.name == number).map(|n| (n.value, n.unit))
@@ -298,7 +298,7 @@ pub fn all(papers: &[super::Paper], ours: &Ours) -> Vec<Vec<Judged>> {
     papers.iter().map(|p| p.numbers.iter().map(|n| judge(n, ours)).collect()).collect()
 }
 
-/// How many there are of each verdict.
+/// The number of each verdict.
 pub fn count<'a>(judged: impl IntoIterator<Item = &'a Judged>) -> BTreeMap<Verdict, usize> {
     let mut count: BTreeMap<Verdict, usize> = Verdict::ALL.into_iter().map(|v| (v, 0)).collect();
     for j in judged {

@@ -1,8 +1,8 @@
-//! Which numbers do the papers publish, and what answers each?
+//! Which numbers do the papers publish, and which of ours correspond?
 //!
-//! `published/` has a file for each paper (`papers.toml` there says what its columns mean). [`judge`] puts our numbers
-//! beside, [`document`] writes docs/papers.md. Left out on purpose: how a number of ours is made of what was
-//! measured ([`crate::compare`]).
+//! `published/` has a file for each paper (`papers.toml` in it explains the columns). [`judge`] compares our numbers
+//! with them, [`document`] writes docs/papers.md. Left out on purpose: how our numbers are calculated from measurements
+//! ([`crate::compare`]).
 
 pub mod document;
 pub mod judge;
@@ -12,15 +12,15 @@ use serde::{Deserialize, Serialize};
 /// A paper.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Paper {
-    /// What it is called where there is no room.
+    /// Its short name.
     pub short: String,
-    /// Who wrote it.
+    /// Its authors.
     pub authors: String,
     /// Its title.
     pub title: String,
     /// Where it appeared.
     pub venue: String,
-    /// What it is about, in a sentence.
+    /// Its subject, in a sentence.
     pub about: String,
     /// Its numbers, in the order of the text.
     #[serde(skip)]
@@ -31,26 +31,26 @@ pub struct Paper {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Number {
-    /// Where it stands.
+    /// Where it is published.
     pub place: String,
-    /// What it is.
+    /// The quantity's name.
     pub quantity: String,
-    /// Of what, and under which circumstances.
+    /// The measured object and the circumstances.
     pub condition: String,
-    /// As it is printed.
+    /// The value as printed.
     pub value: String,
     /// Its unit.
     pub unit: String,
-    /// What answers it; the first is judged.
+    /// The corresponding numbers here; the first is judged.
     #[serde(deserialize_with = "answers")]
     pub answer: Vec<Answer>,
-    /// What people say of the difference, where it is not for a program to say.
+    /// The authors' verdict, if the program cannot decide.
     pub verdict: Option<Said>,
-    /// Why ours is far off, or not there.
+    /// Why our number differs or is missing.
     pub why: String,
 }
 
-/// What answers a published number.
+/// What corresponds to a published number here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     /// A row of an experiment's `paper.csv`.
@@ -60,34 +60,34 @@ pub enum Answer {
         /// The row's quantity.
         quantity: String,
     },
-    /// A condition that a plan takes over.
+    /// A condition that a plan copies.
     Plan {
         /// The experiment.
         experiment: String,
-        /// The parameter, wherever in the plan it stands.
+        /// The parameter, anywhere in the plan.
         parameter: String,
-        /// What it is there.
+        /// Its value in the plan.
         value: String,
     },
-    /// A number that a device's profile takes over.
+    /// A number that a device's profile copies.
     Profile {
         /// The profile.
         profile: String,
         /// The number's name in it.
         number: String,
     },
-    /// Our code has it built in, or a test of it holds it.
+    /// The number is built into our code or checked by a test.
     Code {
         /// The file.
         path: String,
-        /// What stands there.
+        /// The text to find in it.
         text: String,
-        /// Whether that is a test.
+        /// Whether that file is a test.
         is_test: bool,
     },
 }
 
-/// What people say of a number that is not just near.
+/// A verdict that the program cannot decide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Said {
@@ -95,7 +95,7 @@ pub enum Said {
     Fitted,
     /// It differs, and the reason is known.
     Explained,
-    /// The same was measured, and ours says otherwise.
+    /// The same quantity was measured, and ours contradicts it.
     Contradicts,
 }
 
@@ -150,7 +150,7 @@ macro_rules! files {
     };
 }
 
-/// The lists by name.
+/// The papers' lists by name.
 pub const FILES: &[(&str, &str)] = files!["fagc", "medfs", "mohan", "ji", "scherl"];
 
 /// All papers with all their numbers; an error names file and line.
@@ -172,7 +172,7 @@ fn parse(text: &str) -> Result<Vec<Number>, String> {
     csv::Reader::from_reader(text.as_bytes()).deserialize().collect::<Result<_, _>>().map_err(|e| e.to_string())
 }
 
-/// The numbers that stand in a text, with the signs of their digits: `16.5-20 %` has 16.5 and 20.
+/// The numbers in a text, with their digits as printed: `16.5-20 %` has 16.5 and 20.
 pub fn numbers_in(text: &str) -> Vec<f64> {
     let text = text.replace(',', "");
     let parts = text.split(|c: char| !c.is_ascii_digit() && c != '.');

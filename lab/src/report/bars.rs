@@ -1,4 +1,4 @@
-//! Which bars does the report draw of an outcome?
+//! Which bars does the report draw for an outcome?
 
 use device::energy::{Component, Energy};
 use sim::plots::{Bar, KINDS, PlotError, stacked};
@@ -14,7 +14,7 @@ pub(super) fn by_component(o: &Outcome) -> Result<String, PlotError> {
     stacked("energy by component", &bars, &Component::ALL.map(Component::text))
 }
 
-/// Energy of each phase by cause, the smaller causes together.
+/// Energy of each phase by cause, the smaller causes combined.
 pub(super) fn by_cause(o: &Outcome) -> Result<String, PlotError> {
     let mut causes: Vec<(Kind, u8)> = o.phases().flat_map(|(_, p)| p.spent.iter().map(|s| (p.fs, s.cause))).collect();
     causes.sort_unstable();
@@ -22,7 +22,7 @@ pub(super) fn by_cause(o: &Outcome) -> Result<String, PlotError> {
     let spent = |p: &Phase, (fs, c): (Kind, u8)| if p.fs == fs { p.cause(c) } else { Energy::ZERO };
     let share = |p: &Phase, c| spent(p, c).0 as f64 / p.total().0.max(1) as f64;
     let largest = |c: &(Kind, u8)| o.phases().map(|(_, p)| share(p, *c)).fold(0.0, f64::max);
-    // Stable, so that equals stay in the order of causes.
+    // Stable, so that equal causes stay in order.
     causes.sort_by(|a, b| largest(b).total_cmp(&largest(a)));
     let named = causes.len().min(if causes.len() > KINDS { KINDS - 1 } else { KINDS });
     let mut names: Vec<_> = causes.iter().take(named).map(|(fs, c)| cause_text(*fs, *c)).collect();

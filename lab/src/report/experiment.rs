@@ -1,4 +1,4 @@
-//! An experiment: what it claims, its numbers beside the paper's, and what was spent, where it was run here.
+//! An experiment: its claims, its numbers next to the paper's, and, if it was run here, where the energy went.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::published::judge::{NEAR, Ours};
 use crate::result::{Outcome, VariantResult};
 use sim::result::{Histogram, Measure, Phase};
 
-/// Everything about it: of its files, and of the results there are.
+/// The section of an experiment, from its files and the available results.
 pub(super) fn section(
     name: &str,
     experiment: Option<&Experiment>,
@@ -37,7 +37,7 @@ pub(super) fn section(
     })
 }
 
-/// What a full run measured before this program was shipped.
+/// The stored numbers of a full run.
 fn kept(e: &Experiment, ours: &Ours) -> Markup {
     let rows: Vec<Comparison> =
         e.paper.iter().filter_map(|c| ours.of(&e.name, &c.quantity)).map(|m| m.comparison.clone()).collect();
@@ -73,7 +73,7 @@ fn result(o: &Outcome) -> Result<Markup, ReportError> {
     let scattered: Vec<String> = scattered
         .map(|(v, p)| plots::scatter(&format!("where {} writes, {}", p.name, o.name_of(v)), &p.writes_at))
         .collect::<Result<_, _>>()?;
-    // What is the same for several is shown once.
+    // A histogram that several variants share is shown only once.
     let histograms = histograms.iter().map(|(h, of)| plots::histogram(&of.join(", "), h));
     let histograms = histograms.collect::<Result<Vec<_>, _>>()?;
     Ok(html! {
@@ -109,7 +109,7 @@ fn result(o: &Outcome) -> Result<Markup, ReportError> {
     })
 }
 
-/// The pictures of a phase, as SVG, each below the one before.
+/// The plots of a phase, as SVG, from top to bottom.
 fn of_phase(o: &Outcome, v: &VariantResult, p: &Phase) -> Result<Vec<String>, ReportError> {
     let name = format!("{}, {}", o.name_of(v), p.name);
     let mut pictures = Vec::new();
@@ -129,7 +129,7 @@ fn list(items: impl Iterator<Item = String>) -> String {
 fn markdown(text: &str) -> Markup {
     let mut out = String::new();
     let parser = Parser::new_ext(text, pulldown_cmark::Options::ENABLE_TABLES);
-    // Its headings stand below the page's own.
+    // Headings of the README are levels below the page's own.
     let lower = |level: HeadingLevel| HeadingLevel::try_from(level as usize + 2).unwrap_or(HeadingLevel::H6);
     let events = parser.map(|e| match e {
         Event::Start(Tag::Heading { level, id, classes, attrs }) => {
@@ -146,7 +146,7 @@ fn far(c: &Comparison) -> bool {
     c.difference().is_some_and(|d| d.abs() > NEAR)
 }
 
-/// The papers' numbers and ours as bars, each pair by its own scale.
+/// The papers' numbers and ours as bars, each pair with its own scale.
 fn beside(rows: &[Comparison]) -> Markup {
     let pairs = rows.iter().filter_map(|c| Some((c, c.claim.value, c.ours?)));
     let pairs = pairs.filter(|(_, paper, ours)| *paper != 0.0 || *ours != 0.0);
@@ -196,7 +196,7 @@ fn comparison(rows: &[Comparison]) -> Markup {
     }
 }
 
-/// What cleaning cost and left, and what the work after it cost.
+/// What cleaning cost, the free space it left, and what the work after it cost.
 fn costs(o: &Outcome) -> Markup {
     let rows = cost::rows(o);
     html! {
@@ -210,7 +210,7 @@ fn costs(o: &Outcome) -> Markup {
     }
 }
 
-/// What this kind of work counted, a phase a row. The state after aging is among the distributions.
+/// The counts of this kind of work, one row per phase. The state after aging is among the distributions.
 fn counted(o: &Outcome) -> Markup {
     let of = |p: &Phase| -> BTreeMap<String, Measure> {
         let own = p.own_measures().filter(|_| p.name != "aging");

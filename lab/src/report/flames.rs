@@ -1,6 +1,6 @@
-//! Into which file did each phase's joules go, for what, by which component? As flame graphs.
+//! Which file, cause and component used each phase's energy? As flame graphs.
 //!
-//! The costliest phase of what is asked about is shown, the others unfold.
+//! The costliest measured phase is open, the others are collapsed.
 
 use std::cmp::Reverse;
 
@@ -11,10 +11,10 @@ use crate::result::{Outcome, VariantResult};
 use sim::flame::{icicle, phase};
 use sim::result::Phase;
 
-/// The flame graphs of a result; nothing where nothing was spent.
+/// The flame graphs of a result; empty if no energy was spent.
 pub(super) fn section(o: &Outcome) -> Markup {
     let mut phases: Vec<(&VariantResult, &Phase)> = o.phases().filter(|(_, p)| p.total() != Energy::ZERO).collect();
-    // Stable: of equals the first.
+    // Stable: the first of equals.
     let first = phases.iter().enumerate().min_by_key(|(_, (_, p))| (!p.stage.is_measured(), Reverse(p.total())));
     let first = first.map(|(n, _)| n);
     let first = first.map(|n| phases.remove(n));

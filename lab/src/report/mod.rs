@@ -1,4 +1,4 @@
-//! One page of all published numbers next to ours, kept or from results: which component spent the energy, for what,
+//! One page of all published numbers next to ours, stored or from results: which component spent the energy, for what,
 //! and when.
 
 mod bars;
@@ -24,23 +24,23 @@ pub enum ReportError {
     /// A directory or file cannot be read.
     #[error("{}: {source}", path.display())]
     Unreadable {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// A file is no result.
+    /// A file is not a result.
     #[error("{}: not a result of this version: {source}", path.display())]
     Malformed {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// What and where.
+        /// The error and its place.
         source: serde_json::Error,
     },
-    /// A shipped experiment is not what it should be.
+    /// A shipped experiment is malformed.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// The list of published numbers is not.
+    /// The list of published numbers is malformed.
     #[error("{0}")]
     Published(String),
     /// A plot could not be drawn.
@@ -48,7 +48,7 @@ pub enum ReportError {
     Plot(#[from] PlotError),
 }
 
-/// Every result below a directory, in order of experiment and file.
+/// Every result in a directory tree, ordered by experiment and file.
 pub fn load(results: &Path) -> Result<Vec<Outcome>, ReportError> {
     let mut files = Vec::new();
     for dir in entries(results)? {
@@ -74,7 +74,7 @@ fn entries(dir: &Path) -> Result<Vec<PathBuf>, ReportError> {
     Ok(paths)
 }
 
-/// Our numbers: those of results that are the plan's own, and for the rest those that were kept.
+/// Our numbers: from results that are the plan's own, otherwise the stored ones.
 pub fn ours(outcomes: &[Outcome]) -> Result<Ours, ReportError> {
     let mut ours = Ours::kept()?;
     for o in outcomes {
@@ -86,7 +86,7 @@ pub fn ours(outcomes: &[Outcome]) -> Result<Ours, ReportError> {
     Ok(ours)
 }
 
-/// The page: of these results, and where there is none of what was kept.
+/// The page: from these results, otherwise from stored numbers.
 pub fn html(outcomes: &[Outcome]) -> Result<String, ReportError> {
     page::page(&papers()?, &ours(outcomes)?, outcomes)
 }

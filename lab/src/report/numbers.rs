@@ -1,13 +1,13 @@
-//! Every published number beside ours, with the verdict and the reason, grouped by paper.
+//! Every published number next to ours, with the verdict and the reason, grouped by paper.
 //!
-//! The reader chooses a verdict or a paper by buttons that need no script: what is chosen hides the other rows by style.
+//! The reader selects a verdict or a paper with buttons that need no script: CSS hides the other rows.
 
 use maud::{Markup, PreEscaped, html};
 
 use crate::published::Paper;
 use crate::published::judge::{Answered, Judged, Verdict, count};
 
-/// The buttons' state, before everything that depends on it, and the rules by which it hides rows.
+/// The buttons' inputs, placed before all content they control, and the CSS rules that hide rows.
 pub(super) fn picks(papers: &[Paper]) -> Markup {
     let mut rules = String::new();
     for v in Verdict::ALL.map(Verdict::name) {
@@ -31,7 +31,7 @@ pub(super) fn picks(papers: &[Paper]) -> Markup {
     }
 }
 
-/// How many there are of each verdict, in a sentence, as buttons, and as shares.
+/// The number of each verdict, in a sentence, as buttons, and as shares.
 pub(super) fn headline(papers: &[Paper], judged: &[Vec<Judged>]) -> Markup {
     let counts = count(judged.iter().flatten());
     let all: usize = counts.values().sum();
@@ -121,7 +121,7 @@ fn by(a: &Answered) -> Markup {
     html! { @if a.is_experiment { a href={ "#x-" (a.by) } { (a.by) } } @else { code { (a.by) } } }
 }
 
-/// A sentence whose words between backticks are code.
+/// A sentence with the words between backticks as code.
 fn marked(text: &str) -> Markup {
     html! { @for (n, part) in text.split('`').enumerate() { @if n % 2 == 1 { code { (part) } } @else { (part) } } }
 }

@@ -1,4 +1,4 @@
-//! The page's frame: what it is, all published numbers beside ours, then experiment by experiment.
+//! The page's frame: introduction, all published numbers next to ours, then each experiment.
 
 use maud::html;
 use sim::page::standing_alone;

@@ -1,7 +1,7 @@
 //! Which calls are made, on which files, with which contents?
 //!
-//! The same for everybody who makes them: they follow from the work and a seed. Left out on purpose: how a call is made,
-//! and what is forgotten between two.
+//! The same for every [`Caller`]: they follow from the work and a seed. Left out on purpose: how a call is made, and
+//! which caches are dropped between calls.
 
 use std::collections::HashMap;
 
@@ -9,52 +9,53 @@ use device::{BLOCK, Rng, generate};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What is done.
+/// The work.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Work {
-    /// Files of one size are made, read, truncated and written again, and read (Scherl 2004, section 6.2).
+    /// Creates files of one size, reads them, truncates and rewrites them, and reads them again (Scherl 2004, section
+    /// 6.2).
     Files {
-        /// Kibibytes of a file.
+        /// KiB per file.
         kib: u64,
-        /// Mebibytes of all.
+        /// MiB of all files.
         mib: u64,
     },
-    /// One file is read and written in small calls, in order and at random (section 6.3).
+    /// Reads and writes one file in small calls, sequentially and at random (section 6.3).
     Updates {
-        /// Mebibytes of the file.
+        /// MiB of the file.
         mib: u64,
-        /// Mebibytes that are read, and written, at random.
+        /// MiB read, and MiB written, at random.
         at_random_mib: u64,
-        /// Kibibytes of a call.
+        /// KiB per call.
         call_kib: u64,
     },
-    /// Files are written on by turns in small calls, and read in order (section 5.4).
+    /// Appends to files in turn in small calls, and reads them sequentially (section 5.4).
     Appended {
-        /// How many.
+        /// Number of files.
         files: u32,
-        /// Mebibytes of all.
+        /// MiB of all files.
         mib: u64,
-        /// Kibibytes of a call.
+        /// KiB per call.
         call_kib: u64,
     },
-    /// Files of many sizes are written one after the other (section 6.4).
+    /// Writes files of many sizes one after the other (section 6.4).
     Pictures {
-        /// How many.
+        /// Number of files.
         files: u32,
-        /// Kibibytes of all.
+        /// KiB of all files.
         kib: u64,
-        /// The volume was filled, and then emptied down to so many percent ([`super::fill`]); 0: it is new.
+        /// The volume was filled and then emptied to this percentage ([`super::fill`]); 0: it is new.
         #[serde(default)]
         full: u32,
     },
-    /// Files of many sizes are read in the order in which they were made (section 6.5).
+    /// Reads files of many sizes in the order of their creation (section 6.5).
     Music {
-        /// How many.
+        /// Number of files.
         files: u32,
-        /// Kibibytes of all.
+        /// KiB of all files.
         kib: u64,
-        /// Kibibytes of a call.
+        /// KiB per call.
         call_kib: u64,
         /// As in [`Work::Pictures`].
         #[serde(default)]
@@ -62,53 +63,53 @@ pub enum Work {
     },
 }
 
-/// Files in a directory (section 6.2).
+/// Files per directory (section 6.2).
 pub const PER_DIRECTORY: u32 = 200;
 
-/// A call; what it writes is [`Contents`]'.
+/// A call; [`Contents`] has the bytes it writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
-    /// Makes a directory.
+    /// Creates a directory.
     Directory(u32),
-    /// Makes a file and writes it whole.
+    /// Creates a file and writes it whole.
     Create(u32),
-    /// Reads a file whole.
+    /// Reads a whole file.
     Read(u32),
-    /// Truncates a file to nothing and writes it whole.
+    /// Truncates a file to zero and writes it whole.
     Rewrite(u32),
-    /// Reads a part of a file.
+    /// Reads part of a file: offset and bytes.
     ReadAt(u32, u64, u64),
-    /// Overwrites a part of a file, or writes on behind its end.
+    /// Overwrites part of a file, or appends.
     WriteAt(u32, u64, u64),
 }
 
 impl Call {
-    /// True if something is on the disk after it that was not there before.
+    /// Whether it changes the disk.
     pub fn writes(self) -> bool {
         !matches!(self, Call::Read(_) | Call::ReadAt(..))
     }
 }
 
-/// Calls that are measured together, on a volume that is mounted for them.
+/// Calls that are measured together; the volume is mounted for them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stage {
-    /// What is done.
+    /// The stage's name.
     pub name: &'static str,
-    /// How.
+    /// Its calls.
     pub calls: Vec<Call>,
 }
 
-/// What a work needs: the size of each file, and its stages.
+/// What the work needs: the size of each file, and its stages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     /// Bytes of each file.
     pub sizes: Vec<u64>,
-    /// In order.
+    /// The stages, in order.
     pub stages: Vec<Stage>,
 }
 
 impl Work {
-    /// How full the volume is before it, in percent; 0: it is new.
+    /// How full the volume is before the work, in percent; 0: it is new.
     pub fn full(&self) -> u32 {
         match *self {
             Work::Pictures { full, .. } | Work::Music { full, .. } => full,
@@ -116,7 +117,7 @@ impl Work {
         }
     }
 
-    /// What is done, of which at random what `seed` says.
+    /// The calls; `seed` determines the random ones.
     pub fn plan(&self, seed: u64) -> Plan {
         let mut rng = Rng::new(seed);
         match *self {
@@ -187,7 +188,7 @@ impl Work {
     }
 }
 
-/// Directories and files, in order.
+/// Calls that create directories and files, in order.
 fn made(files: u32) -> Vec<Call> {
     let one = |n: u32| {
         let directory = n.is_multiple_of(PER_DIRECTORY).then_some(Call::Directory(n / PER_DIRECTORY));
@@ -196,7 +197,7 @@ fn made(files: u32) -> Vec<Call> {
     (0..files).flat_map(one).collect()
 }
 
-/// Sizes from half to one and a half times the mean, which add up to so many kibibytes.
+/// Random sizes from half to one and a half times the mean, with a sum of `kib` KiB.
 fn drawn(files: u32, kib: u64, rng: &mut Rng) -> Vec<u64> {
     let total = kib << 10;
     let weights: Vec<u64> = (0..files).map(|_| 1000 + rng.below(2001)).collect();
@@ -214,17 +215,17 @@ pub fn directory_of(file: u32) -> u32 {
     file / PER_DIRECTORY
 }
 
-/// What a directory is called.
+/// The directory's name.
 pub fn directory_name(directory: u32) -> String {
     format!("d{directory:03}")
 }
 
-/// What a file is called in its directory.
+/// The file's name in its directory.
 pub fn file_name(file: u32) -> String {
     format!("f{file:05}")
 }
 
-/// What the files hold: how often each, and each part, was written.
+/// The files' contents: how often each file, and each part, was written.
 #[derive(Debug, Default)]
 pub struct Contents {
     whole: HashMap<u32, u64>,
@@ -232,13 +233,13 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// A file is written whole once more.
+    /// Records that a file is rewritten.
     pub fn rewritten(&mut self, file: u32) {
         *self.whole.entry(file).or_default() += 1;
         self.blocks.retain(|(f, _), _| *f != file);
     }
 
-    /// A part of a file is written once more; it begins with a block.
+    /// Records that part of a file is rewritten; the part begins at a block boundary.
     pub fn overwritten(&mut self, file: u32, at: u64, bytes: u64) {
         let first = at / BLOCK as u64;
         for block in first..first + bytes.div_ceil(BLOCK as u64) {
@@ -246,7 +247,7 @@ impl Contents {
         }
     }
 
-    /// The bytes that a file holds from `at` on, which is where a block begins.
+    /// The bytes of a file from `at` on, which is at a block boundary.
     pub fn fill(&self, file: u32, at: u64, bytes: &mut [u8]) {
         let whole = self.whole.get(&file).copied().unwrap_or(0);
         let first = at / BLOCK as u64;
@@ -257,25 +258,25 @@ impl Contents {
     }
 }
 
-/// Who makes calls. A call that writes returns when what it wrote is as durable as calls are to be here.
+/// Makes calls. A call that writes returns when its data is as durable as the measurement requires.
 pub trait Caller {
-    /// What can go wrong.
+    /// The error type.
     type Error;
-    /// Makes a directory.
+    /// Creates a directory.
     fn directory(&mut self, directory: u32) -> Result<(), Self::Error>;
-    /// Makes a file that holds these bytes, in one call to write.
+    /// Creates a file with these bytes, in one write call.
     fn create(&mut self, file: u32, bytes: &[u8]) -> Result<(), Self::Error>;
-    /// Truncates a file to nothing and writes these bytes, in one call to write.
+    /// Truncates a file to zero and writes these bytes, in one write call.
     fn rewrite(&mut self, file: u32, bytes: &[u8]) -> Result<(), Self::Error>;
-    /// Overwrites a part of a file.
+    /// Overwrites part of a file.
     fn write(&mut self, file: u32, at: u64, bytes: &[u8]) -> Result<(), Self::Error>;
-    /// Reads a part of a file, all of it.
+    /// Reads part of a file, completely.
     fn read(&mut self, file: u32, at: u64, bytes: &mut [u8]) -> Result<(), Self::Error>;
-    /// A file holds what it should not.
+    /// A file has wrong contents.
     fn wrong(&mut self, file: u32, at: u64) -> Self::Error;
 }
 
-/// Makes a call, and says how many bytes of files it moved. What is read must be what was written last.
+/// Makes a call; returns the number of file bytes read or written. Data read must be what was last written.
 pub fn make<C: Caller>(caller: &mut C, plan: &Plan, contents: &mut Contents, call: Call) -> Result<u64, C::Error> {
     let size = |file: u32| plan.sizes.get(file as usize).copied().unwrap_or(0);
     let bytes = |n: u64| vec![0; n as usize];
@@ -316,7 +317,7 @@ pub fn make<C: Caller>(caller: &mut C, plan: &Plan, contents: &mut Contents, cal
 mod tests {
     use super::*;
 
-    /// Files in memory; of one of them a byte is another than was written.
+    /// Files in memory; one of them has a wrong byte.
     #[derive(Default)]
     struct Kept {
         files: HashMap<u32, Vec<u8>>,

@@ -1,30 +1,30 @@
-//! How does a volume come to have its free space in pieces?
+//! How does a volume's free space become fragmented?
 //!
-//! Scherl 2004, section 6.6: files of 8 KB are written until there is no room, then files chosen at random are deleted
-//! until a given share of the volume is in use. The same for whoever makes and deletes the files ([`Room`]).
+//! As in Scherl 2004, section 6.6: files of 8 KB are written until the volume is full, then random files are deleted
+//! until a given share of the volume is in use. The same for every implementation of [`Room`].
 
 use device::Rng;
 
-/// Bytes of a file.
+/// Bytes per file.
 pub const BYTES: u64 = 8192;
-/// Files in a directory.
+/// Files per directory.
 pub const PER_DIRECTORY: u32 = 200;
 
-/// The directory of a file.
+/// The name of a file's directory.
 pub fn directory_name(file: u32) -> String {
     format!("x{:04}", file / PER_DIRECTORY)
 }
 
-/// A file in its directory.
+/// The name of a file in its directory.
 pub fn file_name(file: u32) -> String {
     format!("y{file:07}")
 }
 
-/// A volume that is filled.
+/// A volume to fill.
 pub trait Room {
-    /// What can go wrong, beside want of room.
+    /// Errors other than lack of space.
     type Error;
-    /// Makes a file; false, and there is none, if there is no room for it.
+    /// Creates a file; if there is no space, returns false and leaves no file.
     fn make(&mut self, file: u32) -> Result<bool, Self::Error>;
     /// Deletes a file.
     fn delete(&mut self, file: u32) -> Result<(), Self::Error>;
@@ -32,7 +32,7 @@ pub trait Room {
     fn used(&mut self) -> Result<f64, Self::Error>;
 }
 
-/// Makes files until there is no room, and says how many there are.
+/// Creates files until the volume is full; returns their number.
 pub fn fill<R: Room>(room: &mut R) -> Result<u32, R::Error> {
     let mut files = 0;
     while room.make(files)? {
@@ -41,11 +41,11 @@ pub fn fill<R: Room>(room: &mut R) -> Result<u32, R::Error> {
     Ok(files)
 }
 
-/// Deletes some of these files at random, until no more than so many percent are in use or nothing is left.
+/// Deletes random files until at most `percent` of the volume is in use or no file is left.
 pub fn thin<R: Room>(room: &mut R, mut files: Vec<u32>, percent: u32, seed: u64) -> Result<(), R::Error> {
     Rng::new(seed ^ u64::from(percent) << 32).shuffle(&mut files);
     for (n, file) in files.into_iter().enumerate() {
-        // To ask costs some file systems a walk over all they have.
+        // On some file systems this query scans all files.
         if n.is_multiple_of(64) && room.used()? <= f64::from(percent) {
             break;
         }
@@ -60,7 +60,7 @@ mod tests {
 
     use super::*;
 
-    /// Room for so many files.
+    /// Space for a number of files.
     struct Shelf {
         files: BTreeSet<u32>,
         room: usize,

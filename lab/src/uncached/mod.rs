@@ -1,9 +1,9 @@
-//! What does a file system ask of a disk if nothing is kept in memory?
+//! Which requests does a file system make without caches?
 //!
-//! Chapter 6 of Scherl 2004 compares file systems by what they cost a disk where data and metadata are in no cache:
-//! each call reads what it needs, and what it wrote is on the disk when it returns. [`calls`] are its calls, for whoever
-//! makes them: a kernel's file system, whose requests are recorded ([`recorded`]), or one of ours, mounted by
-//! [`mounted`] on a [`partition`] of a disk, whose buffer may have [`segments`] and whose host may be slow ([`paused`]); and [`fill`] is what is there before them.
+//! Chapter 6 of Scherl 2004 compares file systems by their disk cost with cold caches: each call reads what it needs,
+//! and its writes are on the disk when it returns. [`calls`] defines the calls. They are made either on a kernel's file
+//! system, whose requests are recorded ([`recorded`]), or on ours, mounted by [`mounted`] on a [`partition`] of a disk,
+//! whose buffer may have [`segments`] and whose host may be slow ([`paused`]). [`fill`] prepares the volume.
 
 pub mod calls;
 pub mod fill;

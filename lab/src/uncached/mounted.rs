@@ -1,7 +1,7 @@
-//! The calls on a file system of ours, in this process.
+//! The calls on our file system, in this process.
 //!
-//! As in a kernel, the numbers of directories and of files that were found stay in memory; nothing else does but what
-//! the file system itself keeps.
+//! As in a kernel, inode numbers of directories and files found stay in memory; other than that, only the file system's
+//! own state does.
 
 use std::collections::HashMap;
 
@@ -14,17 +14,17 @@ use sim::error::SimError;
 
 use crate::error::LabError;
 
-/// A file system, and what was found on it.
+/// A file system, and the inodes found on it.
 pub struct Mounted<'a> {
     fs: &'a dyn FileSystem,
-    /// A call that writes ends with an fsync.
+    /// Every call that writes ends with an fsync.
     durable: bool,
     directories: HashMap<u32, Ino>,
     files: HashMap<u32, Ino>,
 }
 
 impl<'a> Mounted<'a> {
-    /// Nothing was found yet. With `durable`, what a call wrote is durable when it returns.
+    /// Starts without known inodes. With `durable`, a call's writes are durable when it returns.
     pub fn new(fs: &'a dyn FileSystem, durable: bool) -> Self {
         Mounted { fs, durable, directories: HashMap::new(), files: HashMap::new() }
     }
@@ -110,14 +110,14 @@ impl Caller for Mounted<'_> {
     }
 }
 
-/// A file system that is filled.
+/// A file system to fill.
 pub struct Filled<'a> {
     fs: &'a dyn FileSystem,
     directory: Option<(String, Ino)>,
 }
 
 impl<'a> Filled<'a> {
-    /// Nothing is there yet.
+    /// Starts with an empty volume.
     pub fn new(fs: &'a dyn FileSystem) -> Self {
         Filled { fs, directory: None }
     }

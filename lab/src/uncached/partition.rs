@@ -1,7 +1,7 @@
-//! The first blocks of a disk, as a device of its own.
+//! The first blocks of a disk, as a separate device.
 //!
-//! Where a volume lies on a disk decides how far its arm moves: a volume that fills the simulated disk has all of its
-//! stroke, one on a part of it has a part.
+//! A volume's extent on a disk limits how far the arm moves: a volume on the whole simulated disk uses the full stroke,
+//! one on a partition only part of it.
 
 use device::{BLOCK, BlockDevice, DeviceError, Lba, Result, Tag};
 
@@ -9,13 +9,13 @@ use device::{BLOCK, BlockDevice, DeviceError, Lba, Result, Tag};
 pub struct Partition<D> {
     disk: D,
     blocks: u64,
-    /// Flushes reach the disk.
+    /// Whether flushes reach the disk.
     flushes: bool,
 }
 
 impl<D: BlockDevice> Partition<D> {
-    /// So many blocks. Without `flushes`, the host never asks the disk to make anything durable, as Linux did not in 2004:
-    /// writes wait in the disk's cache as they like.
+    /// A partition of `blocks` blocks. Without `flushes`, the host never flushes the disk's cache, like Linux in 2004:
+    /// the disk writes its cache in any order.
     pub fn new(disk: D, blocks: u64, flushes: bool) -> Self {
         let blocks = blocks.min(disk.blocks());
         Partition { disk, blocks, flushes }

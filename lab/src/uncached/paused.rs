@@ -1,7 +1,7 @@
-//! A disk whose host lets some time pass before each request.
+//! A disk whose host waits before each request.
 //!
-//! A call that makes several requests, each of which has to wait for the one before it, is the slower the slower the host is: it
-//! reads an inode, thinks, and reads the block that the inode names, while the platter turns.
+//! A slow host delays each of a call's dependent requests: it reads an inode, thinks, and reads the block that the
+//! inode names, while the platter turns.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub struct Paused<D> {
 }
 
 impl<D: BlockDevice> Paused<D> {
-    /// So much time before each request; none changes nothing.
+    /// Waits for `gap` before each request; zero changes nothing.
     pub fn new(disk: D, clock: Arc<VirtualClock>, gap: Duration) -> Self {
         Paused { disk, clock, gap }
     }

@@ -1,9 +1,9 @@
-//! The requests that a kernel's file system made for the calls of [`super::calls`], and how they are kept.
+//! The requests that a kernel's file system made for the calls of [`super::calls`], and their file format.
 //!
-//! A recording of ours (`docs/record-format.md`) whose clock counts calls: each begins [`CALL`] nanoseconds after the one
-//! before, and takes no time. When the recorded machine asked says nothing of a disk, since the requests are made
-//! again one after the other. A request's cause is the stage in which it was made; [`MOUNT`] and [`UNMOUNT`] are what
-//! it was between two stages. Nothing that was written is kept, not even a fingerprint.
+//! The file is a JouleFS recording (`docs/record-format.md`) whose clock counts calls: each begins [`CALL`] nanoseconds
+//! after the one before, and takes no time. Request times from the recorded machine do not apply to a disk; the
+//! requests are replayed one after the other. A request's cause is its stage; [`MOUNT`] and [`UNMOUNT`] are the causes
+//! between two stages. Neither written data nor fingerprints of it are kept.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,13 +15,13 @@ use device::{BLOCK, Blank, BlockDevice, Lba, Tag, VirtualClock};
 use record::blocks::{Event, Events, Recorder};
 use record::{Reader, RecordError};
 
-/// Nanoseconds of the recording's clock from one call to the next.
+/// Nanoseconds of the recording's clock between calls.
 pub const CALL: u64 = 1_000_000;
-/// The cause of what mounting asks.
+/// Cause of requests while mounting.
 pub const MOUNT: u8 = 1;
-/// The cause of what unmounting asks.
+/// Cause of requests while unmounting.
 pub const UNMOUNT: u8 = 2;
-/// The cause of the first stage; those that follow have the numbers that follow.
+/// Cause of the first stage; the next stages have the next numbers.
 pub const FIRST_STAGE: u8 = 3;
 
 /// Writes a recording.
@@ -36,7 +36,7 @@ pub struct Writer {
 pub type WriteError = Box<dyn std::error::Error + Send + Sync>;
 
 impl Writer {
-    /// Writes to `out` what a disk of so many blocks is asked in these stages.
+    /// Starts a recording to `out` for a disk of `blocks` blocks and these stages.
     pub fn new(out: impl Write + Send + 'static, blocks: u64, stages: &[&str]) -> Result<Self, WriteError> {
         let causes: Vec<(u8, &str)> = [(MOUNT, "mount"), (UNMOUNT, "unmount")]
             .into_iter()
@@ -47,12 +47,12 @@ impl Writer {
         Ok(Writer { device, clock, cause: MOUNT, zeroes: Vec::new() })
     }
 
-    /// What follows is of this cause.
+    /// Sets the cause of the next requests.
     pub fn turn(&mut self, cause: u8) {
         self.cause = cause;
     }
 
-    /// What follows is of the next call.
+    /// Begins the next call.
     pub fn call(&mut self) {
         self.clock.advance(Duration::from_nanos(CALL));
     }
@@ -61,14 +61,14 @@ impl Writer {
         Tag { cause: self.cause, owner: 0 }
     }
 
-    /// Blocks are read.
+    /// Records a read.
     pub fn read(&mut self, at: Lba, blocks: u64) -> Result<(), WriteError> {
         let tag = self.tag();
         self.zeroes.resize(blocks as usize * BLOCK, 0);
         Ok(self.device.read(at, &mut self.zeroes, tag)?)
     }
 
-    /// Blocks are written.
+    /// Records a write.
     pub fn write(&mut self, at: Lba, blocks: u64) -> Result<(), WriteError> {
         let tag = self.tag();
         self.zeroes.clear();
@@ -76,12 +76,12 @@ impl Writer {
         Ok(self.device.write(at, &self.zeroes, tag)?)
     }
 
-    /// What was written is made durable.
+    /// Records a flush.
     pub fn flush(&mut self) -> Result<(), WriteError> {
         Ok(self.device.flush(self.tag())?)
     }
 
-    /// Ends the recording, and says how many requests are in it.
+    /// Ends the recording; returns the number of requests.
     pub fn finish(self) -> Result<u64, WriteError> {
         Ok(self.device.finish()?)
     }
@@ -90,9 +90,9 @@ impl Writer {
 /// Requests of one stage, or between two.
 #[derive(Debug, Clone)]
 pub struct Stage {
-    /// What was done; `mount` or `unmount` between two.
+    /// The stage's name; `mount` or `unmount` between two.
     pub name: String,
-    /// By call.
+    /// The requests, by call.
     pub calls: Vec<Vec<Event>>,
 }
 
@@ -101,12 +101,12 @@ pub struct Stage {
 pub struct Recording {
     /// Blocks of the recorded disk.
     pub blocks: u64,
-    /// In order.
+    /// The stages, in order.
     pub stages: Vec<Stage>,
 }
 
 impl Recording {
-    /// Reads one, compressed by zstd or not.
+    /// Parses a recording, compressed by zstd or not.
     pub fn read(bytes: Cow<'static, [u8]>) -> Result<Self, RecordError> {
         let compressed = bytes.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]);
         let inner: Box<dyn Read + Send> = match compressed {
@@ -153,7 +153,7 @@ mod tests {
 
     use super::*;
 
-    /// What is written, for a reader.
+    /// The written bytes, shared with a reader.
     #[derive(Clone, Default)]
     struct Shared(Arc<Mutex<Vec<u8>>>);
 
@@ -174,7 +174,7 @@ mod tests {
         writer.turn(FIRST_STAGE);
         for call in 0..3 {
             writer.call();
-            // The second call asks nothing.
+            // The second call makes no requests.
             if call != 1 {
                 writer.write(Lba(10 + call), 2).unwrap();
                 writer.flush().unwrap();

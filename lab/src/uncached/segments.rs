@@ -1,9 +1,9 @@
-//! A disk that keeps what it read last.
+//! A disk that caches the blocks it read last.
 //!
-//! The simulated disk has one buffer, of what lies behind the last read. Disks divide theirs into segments, so that a block
-//! that is read again and again, of a directory or an inode table, is still there when something else was read in
-//! between. How many, and what becomes of a written block, data sheets seldom say: here so many blocks are kept
-//! that were read last, and a write takes its blocks out. What is kept is given without a movement of the arm.
+//! The simulated disk has one buffer, for the blocks after the last read. Real disks divide theirs into segments, so
+//! that a block that is read repeatedly, of a directory or an inode table, stays cached when something else is read in
+//! between. Data sheets seldom give the number of segments and the handling of writes: here the last `most` blocks read
+//! are cached, and a write removes its blocks. Cached blocks are returned without moving the arm.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 #[derive(Default)]
 struct Kept {
-    /// When each block was read last, and the reverse.
+    /// When each block was last read, and the inverse map.
     when: HashMap<u64, u64>,
     order: BTreeMap<u64, u64>,
     reads: u64,
@@ -43,18 +43,18 @@ impl Kept {
 /// A disk with segments.
 pub struct Segments<D> {
     disk: D,
-    /// What is on the disk, past the arm.
+    /// The disk's contents, read without moving the arm.
     contents: Arc<dyn BlockDevice>,
-    /// Blocks that are kept; 0: none.
+    /// Maximum number of cached blocks; 0: no cache.
     most: usize,
     clock: Arc<VirtualClock>,
-    /// How long an answer without the arm takes.
+    /// Latency of a cached read.
     answer: Duration,
     kept: Mutex<Kept>,
 }
 
 impl<D: BlockDevice> Segments<D> {
-    /// A disk that keeps so many blocks, and takes so long to give some of them, while it is idle.
+    /// A disk that caches `most` blocks and returns them after `answer`, during which the disk is idle.
     pub fn new(
         disk: D,
         contents: Arc<dyn BlockDevice>,
@@ -136,7 +136,7 @@ mod tests {
             (block[0], reads())
         };
         disk.write(Lba(1), &[7; BLOCK], Tag::default()).unwrap();
-        // A write is not kept.
+        // Writes are not cached.
         assert_eq!([read(1), read(1), read(2), read(3), read(1)], [(7, 1), (7, 1), (0, 2), (0, 3), (7, 3)]);
         // Block 2 was read longest ago.
         assert_eq!([read(4), read(1), read(2)], [(0, 4), (7, 4), (0, 5)]);

@@ -1,6 +1,6 @@
-//! Are the numbers in README.md and in docs/ those of the kept results?
+//! Do the numbers in README.md and in docs/ match the stored results?
 //!
-//! A comment behind a paragraph, a list or a table names the sources of its numbers, one tie on each line:
+//! A comment after a paragraph, a list or a table names the sources of its numbers, one tie per line:
 //!
 //! ```text
 //! <!-- numbers
@@ -9,11 +9,12 @@
 //! -->
 //! ```
 //!
-//! On the left are words of the text with one number in them, on the right is where the number comes from (`sources`). `table =`
-//! ties all cells that have a source, `column NAME =` those of one column, `column NAME#2 =` those of the second of that name,
-//! `column NAME () =` the numbers in brackets; `{row}` and `{column}` stand for the first cell of the row, up to a colon, and for
-//! the head of the column. The test rounds the source to the digits that the text has. `JOULEFS_RENEW=1` writes the documents
-//! anew. `quoted` keeps numbers that no paper has published. Left out: whether the words around a number are right.
+//! On the left are words of the text with one number in them, on the right is the number's source (`sources`). `table
+//! =` ties all cells that have a source, `column NAME =` those of one column, `column NAME#2 =` those of the second
+//! column with that name, `column NAME () =` the numbers in brackets; `{row}` and `{column}` stand for the first cell
+//! of the row, up to a colon, and for the column's head. The test rounds the source to the digits in the text.
+//! `JOULEFS_RENEW=1` rewrites the documents. `quoted` has numbers that no paper has published. Left out: whether the
+//! words around a number are right.
 
 mod quoted;
 mod shape;
@@ -26,7 +27,7 @@ use std::path::{Path, PathBuf};
 use shape::Found;
 use sources::{Sources, Value};
 
-/// How many ties each document must keep, so that none is lost unnoticed.
+/// Minimum number of ties per document, so that none is lost unnoticed.
 const LEAST: &[(&str, usize)] = &[
     ("README.md", 16),
     ("docs/archive.md", 98),
@@ -38,14 +39,14 @@ const LEAST: &[(&str, usize)] = &[
     ("docs/tutorial.md", 22),
 ];
 
-/// Documents in whose text every number with one of [`shape::MEASURED`] behind it is tied.
+/// Documents in which every number followed by one of [`shape::MEASURED`] must be tied.
 const WHOLE: &[&str] = &["README.md"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The documents that may have ties: README.md, and the pages of docs/.
+/// The documents that may have ties: README.md and the pages of docs/.
 fn documents() -> Vec<String> {
     let pages =
         fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -55,7 +56,7 @@ fn documents() -> Vec<String> {
     all
 }
 
-/// A number of a document that is not its source's.
+/// A number of a document that differs from its source.
 #[derive(Debug, Clone, PartialEq)]
 struct Stale {
     at: std::ops::Range<usize>,
@@ -63,7 +64,7 @@ struct Stale {
     says: String,
 }
 
-/// What is wrong with a document's ties, how many there are, and which numbers are stale.
+/// Errors in a document's ties, the number of ties, and the stale numbers.
 fn check(text: &str, sources: &Sources) -> (Vec<String>, usize, Vec<Stale>) {
     let (ties, mut wrong) = ties::of(text, sources);
     let (mut stale, mut tied) = (Vec::new(), 0);
@@ -92,7 +93,7 @@ fn check(text: &str, sources: &Sources) -> (Vec<String>, usize, Vec<Stale>) {
     (wrong, tied, stale)
 }
 
-/// What should stand in place of a number.
+/// The correct text for a number.
 fn expected(number: &Found, value: &Value) -> Result<String, String> {
     let factor = shape::factor(&value.unit, &number.unit)
         .ok_or_else(|| format!("the source is in {:?}, the text in {:?}", value.unit, number.unit))?;

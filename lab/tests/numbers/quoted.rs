@@ -1,8 +1,8 @@
-//! What do experiments measure that no paper has published and the documents quote?
+//! Which measurements do the documents quote that no paper has published?
 //!
-//! `quoted.csv` stands beside `paper.csv`, with its columns `unit`, `how`, `measure`, `of` and `over`, and with the number of a full
-//! run, `ours`. A new row has no number yet. `JOULEFS_QUOTE=NAME` runs the experiment in full and writes the numbers;
-//! `JOULEFS_DEEP=1` runs all and compares to the last digit.
+//! `quoted.csv` is next to `paper.csv`, with the same columns `unit`, `how`, `measure`, `of` and `over`, and the number
+//! of a full run, `ours`. A new row has no number yet. `JOULEFS_QUOTE=NAME` runs the experiment in full and writes the
+//! numbers; `JOULEFS_DEEP=1` runs all and compares to the last digit.
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -18,7 +18,7 @@ use super::root;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
-    /// What it is.
+    /// Its name.
     pub quantity: String,
     /// The number.
     pub ours: Option<f64>,
@@ -44,7 +44,7 @@ pub fn rows(experiment: &str) -> Vec<Row> {
         .unwrap_or_else(|e| panic!("experiments/{experiment}/quoted.csv: {e}"))
 }
 
-/// What a file begins with: of what plan and recordings its numbers are.
+/// The first line of a file: the plan and recordings of its numbers.
 fn origin(experiment: &Experiment) -> String {
     let recordings = keep::of_recordings(&root().join("experiments").join(&experiment.name)).unwrap();
     let name = &experiment.name;
@@ -89,7 +89,7 @@ fn quoted_numbers_are_there_and_of_the_plan() {
     assert!(wrong.is_empty(), "stale, or without a number; run\n{}", wrong.join("\n"));
 }
 
-/// The rows with what a full run of the plan measures.
+/// The rows with the measurements of a full run.
 fn measured(experiment: &Experiment, mut rows: Vec<Row>) -> Vec<Row> {
     let claim = |row: &Row| {
         let Row { quantity, unit, how, measure, of, over, .. } = row.clone();

@@ -1,11 +1,11 @@
-//! How does a number stand in a text: its digits, its sign, its unit, its cell of a table?
+//! How is a number written in a text: its digits, sign, unit and table cell?
 
 use std::ops::Range;
 
 /// Units of measured results.
 pub const MEASURED: [&str; 6] = ["J", "mJ", "uJ", "kJ", "ms", "%"];
 
-/// Units that are one another's multiples, with their sizes.
+/// Units that are multiples of each other, with their sizes.
 const SCALES: &[(&str, &str, f64)] = &[
     ("J", "pJ", 1e-12),
     ("J", "nJ", 1e-9),
@@ -22,23 +22,23 @@ const SCALES: &[(&str, &str, f64)] = &[
     ("%", "%", 1.0),
 ];
 
-/// Small numbers that a text writes as words.
+/// Small numbers written as words.
 const WORDS: [&str; 13] =
     ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"];
 
 /// A number in a text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Found {
-    /// Where it is, with its sign.
+    /// Its position, including its sign.
     pub at: Range<usize>,
-    /// What stands there.
+    /// Its text.
     pub text: String,
-    /// Its unit, if it is one of those that are known.
+    /// Its unit, if known.
     pub unit: String,
 }
 
 impl Found {
-    /// Another number as this one is written.
+    /// Formats another number like this one.
     pub fn like(&self, value: f64) -> String {
         if let Some(word) = WORDS.iter().position(|w| w.eq_ignore_ascii_case(&self.text)) {
             let capital = self.text.starts_with(char::is_uppercase) && word > 0;
@@ -49,7 +49,7 @@ impl Found {
             };
         }
         let places = self.text.split_once('.').map_or(0, |(_, digits)| digits.len());
-        // A half is rounded up, as people do.
+        // Halves are rounded up.
         let scale = 10_f64.powi(i32::try_from(places).unwrap());
         let plain = format!("{:.places$}", (value.abs() * scale).round() / scale);
         let is_zero = plain.chars().all(|c| c == '0' || c == '.');
@@ -79,7 +79,7 @@ fn commas(digits: &str) -> String {
     out
 }
 
-/// By how much a number in one unit is multiplied to be in another; none if it cannot be.
+/// The factor from one unit to another; none if they are incompatible.
 pub fn factor(from: &str, to: &str) -> Option<f64> {
     if to.is_empty() || from == to {
         return Some(1.0);
@@ -92,7 +92,7 @@ pub fn factor(from: &str, to: &str) -> Option<f64> {
     }
 }
 
-/// The numbers in digits that stand in a text: not parts of names, versions and ordinals.
+/// The numbers in digits in a text, except parts of names, versions and ordinals.
 pub fn numbers(text: &str) -> Vec<Found> {
     let (bytes, mut all, mut at) = (text.as_bytes(), Vec::new(), 0);
     while at < bytes.len() {
@@ -108,7 +108,7 @@ pub fn numbers(text: &str) -> Vec<Found> {
         let signed = matches!(before, Some('+' | '-'));
         let beyond = if signed { text[..at - 1].chars().next_back() } else { before };
         let named = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || "_-.".contains(c));
-        // Of a range like 27-29 the second number has no sign.
+        // In a range like 27-29 the second number has no sign.
         let range = signed && beyond.is_some_and(|c| c.is_ascii_digit());
         let (start, of_name) = if range { (at, false) } else { (at - usize::from(signed), named(beyond)) };
         let after = text[end..].chars().next();
@@ -120,13 +120,13 @@ pub fn numbers(text: &str) -> Vec<Found> {
     all
 }
 
-/// Whether a byte belongs to a number: a digit, or a point or comma between two.
+/// Whether a byte belongs to a number: a digit, or a point or comma between two digits.
 fn is_part(bytes: &[u8], at: usize) -> bool {
     let digit = |n: usize| bytes.get(n).is_some_and(u8::is_ascii_digit);
     digit(at) || matches!(bytes[at], b'.' | b',') && digit(at + 1)
 }
 
-/// The unit that a text begins with.
+/// The unit at the beginning of a text.
 fn unit(text: &str) -> String {
     let rest = text.trim_start_matches(['*', ' ', '\n']);
     let end = rest.find(|c: char| !c.is_alphabetic() && c != '%').unwrap_or(rest.len());
@@ -134,7 +134,7 @@ fn unit(text: &str) -> String {
     if known { rest[..end].to_owned() } else { String::new() }
 }
 
-/// The only number of some words, in digits or, if it has none, as a word.
+/// The only number in some words, in digits or otherwise as a word.
 pub fn only(words: &str) -> Option<Found> {
     let mut all = numbers(words);
     if all.is_empty() {
@@ -150,7 +150,7 @@ pub fn only(words: &str) -> Option<Found> {
     (all.len() == 1).then(|| all.remove(0))
 }
 
-/// The cells of a table's line and their places.
+/// The cells of a table's line, with their positions.
 pub fn row(mut at: usize, line: &str) -> Vec<(usize, &str)> {
     let mut all = Vec::new();
     for cell in line.split('|') {
@@ -162,7 +162,7 @@ pub fn row(mut at: usize, line: &str) -> Vec<(usize, &str)> {
     all
 }
 
-/// A cell's text without its marks.
+/// A cell's text without markup.
 pub fn bare(cell: &str) -> String {
     cell.trim().replace(['`', '*'], "")
 }

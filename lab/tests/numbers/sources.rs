@@ -1,19 +1,19 @@
-//! Where may a number come from?
+//! What may be the source of a number?
 //!
 //! ```text
-//! EXPERIMENT: QUANTITY                  what experiments/EXPERIMENT keeps in ours.csv or quoted.csv
-//! paper EXPERIMENT: QUANTITY            what the paper says of it
-//! verdicts VERDICT [, PAPER]            how many published numbers have this verdict; `all`: how many there are
-//! count THING                           how many are shipped: experiments, profiles, policies, recipes, papers
-//! FILE.md: [TABLE |] ROW | COLUMN       a cell of a table in another document; COLUMN#2 is the second of that name
-//! FILE.svg: LABEL                       what the picture says of LABEL
+//! EXPERIMENT: QUANTITY                  number in ours.csv or quoted.csv of experiments/EXPERIMENT
+//! paper EXPERIMENT: QUANTITY            the paper's number
+//! verdicts VERDICT [, PAPER]            number of published numbers with this verdict; `all`: their total
+//! count THING                           number shipped: experiments, profiles, policies, recipes, papers
+//! FILE.md: [TABLE |] ROW | COLUMN       a table cell in another document; COLUMN#2 is the second of that name
+//! FILE.svg: LABEL                       the value of LABEL in the plot
 //! minus S, times NUMBER S, in UNIT S    its negative, its multiple, the same in another unit
-//! sum S ; S, difference S ; S           the sum of all; the first less all others
+//! sum S ; S, difference S ; S           the sum of all; the first minus all others
 //! ratio S ; S, increase S ; S           the quotient of two; by how many percent the first is above the second
-//! least S ; S, most S ; S               the least or the most of several; a `*` in QUANTITY or ROW stands for anything
-//! S ;; S                                the same as `;`, where the parts have `;` themselves
-//! condition                             no result: what is set, or what somebody else says
-//! command                               printed by a command that the text names
+//! least S ; S, most S ; S               minimum or maximum of several; `*` in QUANTITY or ROW matches anything
+//! S ;; S                                like `;`, if the parts contain `;`
+//! condition                             not a result: a setting, or a statement by a third party
+//! command                               output of a command in the text
 //! ```
 
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ use lab::published::papers;
 use super::shape::{Found, bare, factor, numbers, row};
 use super::{quoted, root};
 
-/// What a source says.
+/// The value of a source.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Value {
     /// The number.
@@ -42,14 +42,14 @@ impl Value {
     }
 }
 
-/// All that is kept.
+/// All stored numbers.
 pub struct Sources {
     kept: BTreeMap<String, Vec<(String, Value)>>,
     papers: BTreeMap<String, Vec<(String, Value)>>,
     verdicts: BTreeMap<String, usize>,
 }
 
-/// Whether a text is what a pattern with `*` says.
+/// Whether a text matches a pattern with `*`.
 fn fits(pattern: &str, text: &str) -> bool {
     let Some((head, mut tail)) = pattern.split_once('*') else { return pattern == text };
     let Some(mut rest) = text.strip_prefix(head) else { return false };
@@ -61,7 +61,7 @@ fn fits(pattern: &str, text: &str) -> bool {
 }
 
 impl Sources {
-    /// What the repository has.
+    /// The repository's stored numbers.
     pub fn kept() -> Self {
         let (mut kept, mut published) = (BTreeMap::new(), BTreeMap::new());
         for (name, _) in SHIPPED {
@@ -77,7 +77,7 @@ impl Sources {
         Sources { kept, papers: published, verdicts: verdicts() }
     }
 
-    /// The number of a source; none if it has none that a program could know.
+    /// The number of a source; none for `condition` and `command`.
     pub fn one(&self, source: &str) -> Result<Option<Value>, String> {
         if matches!(source, "condition" | "command") {
             return Ok(None);
@@ -162,7 +162,7 @@ fn counted(n: &usize) -> Vec<Value> {
     vec![Value { number: *n as f64, unit: String::new() }]
 }
 
-/// How many numbers have each verdict, of all papers and of each.
+/// The number of each verdict, for all papers and for each.
 fn verdicts() -> BTreeMap<String, usize> {
     let papers = papers().unwrap();
     let judged = all(&papers, &Ours::kept().unwrap());
@@ -192,7 +192,7 @@ fn shipped(thing: &str) -> Option<usize> {
     })
 }
 
-/// What a flame graph says of a label.
+/// The values of a label in a flame graph.
 fn label(file: &str, label: &str) -> Result<Vec<Value>, String> {
     let text = fs::read_to_string(root().join(file)).map_err(|e| format!("{file}: {e}"))?;
     let at = text.find(&format!(">{label}: ")).ok_or_else(|| format!("{file} has no {label:?}"))?;
@@ -245,7 +245,7 @@ fn cells(file: &str, what: &str) -> Result<Vec<Value>, String> {
     if found.is_empty() {
         return Err(format!("{file} has no table with this row and column"));
     }
-    // The first table counts, if a table's name does not choose.
+    // Without a table name, only the first table counts.
     if !wanted.contains('*') {
         found.truncate(1);
     }

@@ -5,29 +5,29 @@ use std::ops::Range;
 use super::shape::{Found, MEASURED, bare, numbers, only, row};
 use super::sources::Sources;
 
-/// What a comment with ties begins with.
+/// Beginning of a comment with ties.
 pub const OPEN: &str = "<!-- numbers\n";
 
 /// A number of a document and its source.
 #[derive(Debug)]
 pub struct Tie {
-    /// The words or the cell that it stands in.
+    /// The words or the cell around it.
     pub words: String,
-    /// The number there.
+    /// The number.
     pub number: Found,
-    /// Where it stands in the document, and what stands there: in the text, and in the comment if that repeats it.
+    /// Positions and texts of the number: in the document's text, and in the comment if that repeats it.
     pub places: Vec<(Range<usize>, String)>,
-    /// Where it comes from.
+    /// Its source.
     pub source: String,
 }
 
-/// All ties of a document, and what is wrong with its comments.
+/// All ties of a document, and the errors in its comments.
 pub fn of(text: &str, sources: &Sources) -> (Vec<Tie>, Vec<String>) {
     let (mut ties, mut wrong, mut from) = (Vec::new(), Vec::new(), 0);
     while let Some(open) = text[from..].find(OPEN).map(|n| from + n) {
         let lines = open + OPEN.len();
         let close = text[lines..].find("-->").map_or(text.len(), |n| lines + n);
-        // What the comment speaks of begins behind the last comment or the last heading.
+        // A comment applies to the text after the previous comment or heading.
         let heading = text[from..open].rfind("\n#").map_or(from, |n| from + n + 1);
         let scope = Scope::of(text, heading..open);
         let (mut at, mut next) = (lines, 0);
@@ -64,10 +64,10 @@ pub fn of(text: &str, sources: &Sources) -> (Vec<Tie>, Vec<String>) {
     (ties, wrong)
 }
 
-/// A part of a document with one space between two words, and without the stars of bold text.
+/// A part of a document with single spaces between words and without the stars of bold text.
 struct Scope {
     text: String,
-    /// The place in the document of each byte.
+    /// The position of each byte in the document.
     places: Vec<usize>,
 }
 
@@ -85,8 +85,8 @@ impl Scope {
         all
     }
 
-    /// The number of some words, and its place in the document. Ties are in the order of the text, so the search goes on
-    /// behind the last words.
+    /// The number in some words, and its position in the document. Ties are in the order of the text, so the search
+    /// continues after the previous words.
     fn find(&self, words: &str, next: &mut usize) -> Result<(Found, Range<usize>), String> {
         let number = only(words).ok_or("the words must have one number in them")?;
         let plain = words.replace('*', "");
@@ -94,7 +94,7 @@ impl Scope {
         let whole = |at: &usize| {
             let (before, after) = (&self.text[..*at], &self.text[at + plain.len()..]);
             let digit = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric());
-            // Not in the middle of a word or of a number.
+            // Not in the middle of a word or a number.
             let cut_before =
                 digit(before.chars().next_back()) || number.at.start == 0 && before.ends_with(['.', ',', '+', '-']);
             let cut_behind =
@@ -111,14 +111,14 @@ impl Scope {
         *next = at + plain.len();
         let length = number.text.len();
         let mut found = number;
-        // The unit may stand behind the words.
+        // The unit may follow the words.
         if found.unit.is_empty() && found.at.end == words.len() {
             found.unit = numbers(&self.text[start..]).first().map_or_else(String::new, |n| n.unit.clone());
         }
         Ok((found, self.places[start]..self.places[start + length - 1] + 1))
     }
 
-    /// The same words around another number.
+    /// Finds the same words around another number.
     fn find_other(&self, before: &str, behind: &str, next: &mut usize) -> Result<(Found, Range<usize>), String> {
         let fits = |n: &Found| {
             self.text[..*next + n.at.start].ends_with(before) && self.text[*next + n.at.end..].starts_with(behind)
@@ -131,7 +131,7 @@ impl Scope {
     }
 }
 
-/// The ties of the cells of the last table of a part of a document: those that have a source.
+/// The ties of the cells in the last table of a part of a document, if they have a source.
 fn cells(
     document: &str,
     range: Range<usize>,
@@ -159,7 +159,7 @@ fn cells(
     };
     let (mut ties, inside) = (Vec::new(), column.is_some_and(|c| c.ends_with(" ()")));
     let column = column.map(|c| c.trim_end_matches(" ()")).map(|c| c.split_once('#').unwrap_or((c, "1")));
-    // Which of the columns of a name it is.
+    // Counts columns with the same name.
     let nth = |at: usize| head[1..=at].iter().filter(|(_, name)| bare(name) == bare(head[at].1)).count().to_string();
     for cells in rows {
         let Some((_, first)) = cells.first() else { continue };
@@ -184,7 +184,7 @@ fn cells(
     if ties.is_empty() { Err("none of the table's cells has this source".into()) } else { Ok(ties) }
 }
 
-/// Numbers of measured units in a document's text that have no tie.
+/// Numbers with measured units and no tie.
 pub fn untied(text: &str, sources: &Sources) -> Vec<String> {
     let places: Vec<_> = of(text, sources).0.into_iter().flat_map(|tie| tie.places).collect();
     let (mut all, mut at, mut hidden) = (Vec::new(), 0, false);

@@ -1,4 +1,4 @@
-//! What a person who types `joulefs lab` gets: a list, the papers' numbers beside ours, results in files, and a page.
+//! What `joulefs lab` prints and writes: a list, the papers' numbers next to ours, result files, and a page.
 
 use serde_json::Value;
 
@@ -45,13 +45,13 @@ fn an_experiment_shows_what_it_claims_takes_and_can_be_changed_in() {
     assert_eq!(reads["value"].as_i64(), plan["parameters"]["random_reads"].as_integer());
     assert_eq!(reads["read_in"], "lab/src/experiments/disk_modes.rs");
     assert!(text.contains(&format!("  random_reads = {}", reads["value"])), "{text}");
-    // What is shown of variants is what runs, and every profile that one has is said.
+    // The variants shown are those that run, and every variant's own profile is shown.
     let none: Value = serde_json::from_str(&done(&["show", "gc-bound", "--json"])).unwrap();
     let variants = none["variants"].as_array().unwrap();
     assert!(variants.iter().any(|v| v["name"] == "none" && v["control"] == true), "{none}");
     let policy = none["parameters"].as_array().unwrap().iter().find(|p| p["name"] == "policy").unwrap();
     assert_eq!((&policy["value"], &policy["variants"]["atgc"]), (&"cost-benefit".into(), &"atgc".into()));
-    // No time is known of a whole run that needs recordings of others, and it says so.
+    // A whole run needs external recordings, so no run time is known, and the output states that.
     let whole = done(&["show", "fagc-sizes"]).split_whitespace().collect::<Vec<_>>().join(" ");
     let why =
         "full run not measured: variants need mobigen.out.facebook and telegram_exec.csv.gz, which are not shipped";
@@ -95,13 +95,13 @@ fn what_a_run_takes_is_written_beside_its_plan_and_shown() {
     let shown: Value = serde_json::from_str(&done(&["show", &own, "--json"])).unwrap();
     for size in ["full", "quick"] {
         let run = &shown["took"][size];
-        // No less than any program takes that was linked, and no more than this small one needs.
+        // At least what any linked program takes, and at most what this small one needs.
         let bytes = run["peak_bytes"].as_u64().unwrap();
         assert!((1 << 20..1 << 30).contains(&bytes) && run["threads"] == 1, "{run}");
         assert!(run["seconds"].as_f64().unwrap() < 600.0 && run["processors"].as_u64().unwrap() > 0, "{run}");
     }
     assert!(!done(&["show", &own]).contains("not measured"));
-    // It is of what the plan says, and of nothing else.
+    // The time is that of the unchanged plan.
     misused(&["run", &own, "--keep-time", "--seed", "2"], &["--keep-time", "--seed"]);
     assert!(!std::path::Path::new(&own).join("ours.csv").exists(), "numbers were kept unasked");
 }
@@ -147,11 +147,11 @@ fn what_a_full_run_measured_is_kept_beside_its_plan_and_nothing_else_is() {
     std::fs::remove_file(format!("{own}/ours.csv")).unwrap();
     assert!(done(&["keep", &own, "--results", &results]).contains("ours.csv"));
     assert_eq!(kept, std::fs::read_to_string(format!("{own}/ours.csv")).unwrap());
-    // Elsewhere than among the sources nothing of the shipped ones is written.
+    // Outside of the source tree nothing is written for shipped experiments.
     refused(&["keep", "microdrive-table31", "--results", &results], &["experiments/microdrive-table31", "sources"]);
 }
 
-/// Those of `joulefs` ask these functions for what stands behind `lab` (cli/src/commands/generate/options.rs).
+/// The completions of `joulefs` call these functions for words after `lab` (cli/src/commands/generate/options.rs).
 #[test]
 fn completions_have_the_functions_that_joulefs_asks() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The program `joulefs-lab`, as a person uses it.
+//! Runs the program `joulefs-lab` like a user.
 
 #[path = "../../../cli/tests/browser/mod.rs"]
 mod browser;

@@ -1,4 +1,4 @@
-//! What is refused: with one line that names the culprit, and before anything runs.
+//! Errors are one line that names the cause, and come before anything runs.
 
 use std::fs;
 use std::process::Command;
@@ -23,7 +23,7 @@ fn a_change_that_no_plan_takes_is_refused_before_anything_runs() {
     misused(&run(&["gc-bound", "--set", "policy=nope"]), &["--set policy=nope", "fagc"]);
     misused(&run(&["microdrive-table31", "--variant", "nope"]), &["--variant nope", "plain"]);
     misused(&run(&["microdrive-table31", "--profile", "nope"]), &["nope", "microdrive"]);
-    // Among many, before the first is run.
+    // Among many experiments, before the first runs.
     misused(&run(&["--all", "--set", "rows=1000"]), &["--set rows=1000", "rows"]);
     assert!(!room.path("results").exists(), "something was run");
     misused(&["run", "gc-bound", "--threads", "0"], &["--threads", "1 or more"]);

@@ -1,5 +1,5 @@
-//! The page of `joulefs lab report` says what `joulefs lab papers --json` says, without a script and without anything from
-//! outside, at a phone's width too: in a browser, where there is one.
+//! The page of `joulefs lab report` has the same contents as `joulefs lab papers --json`, without scripts or external
+//! resources, also at a phone's width. Checked in a browser if one is installed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::typed::{done, misused};
 
 const CHECK: &str = include_str!("lab_page/check.js");
 
-/// Has a browser look at a page in a window of a width, beside what `papers --json` printed.
+/// Checks a page in a browser window of this width against the output of `papers --json`.
 fn looked_at(room: &Room, page: &Path, said: &str, width: u32) {
     let given = said.replace('<', "\\u003c");
     browser::looked_at(room, page, width, &format!("const GIVEN = {given};\n{CHECK}"));
@@ -57,7 +57,7 @@ fn a_page_of_a_result_has_its_plots_and_scrolls_nowhere() {
     let page = PathBuf::from(&results).join("report.html");
     let html = fs::read_to_string(&page).unwrap();
     assert!(html.matches("<svg").count() >= 6 && html.contains("A quick run"), "no plots");
-    // Each phase that spent something is a flame graph, with the files it went to, and what each of these cost.
+    // Each phase that spent energy has a flame graph by file, and shows the cost of each file.
     let result: Value = {
         let dir = PathBuf::from(&results).join("fagc-fig4");
         let file = fs::read_dir(dir).unwrap().next().unwrap().unwrap().path();
@@ -81,7 +81,7 @@ fn a_page_of_a_result_has_its_plots_and_scrolls_nowhere() {
         }
     }
     assert!(files >= 4, "{files} files are drawn");
-    // A quick run puts no number in the place of a kept one.
+    // A quick run does not replace a stored number.
     let said = done(&["--json", "papers", "--results", &results]);
     assert_eq!(said, done(&["--json", "papers"]));
     looked_at(&room, &page, &said, 400);

@@ -1,4 +1,4 @@
-//! What `joulefs lab run --parquet` writes: rows whose sums are those of the result beside them, to the picojoule.
+//! `joulefs lab run --parquet` writes rows whose sums equal the result, to the picojoule.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,12 +12,12 @@ use crate::parquet_rows::{cell, rows, sums, text, whole};
 use crate::room::Room;
 use crate::typed::done;
 
-/// Runs an experiment small, and holds its rows against its result. The rows of its runs.
+/// Runs an experiment in small size, compares its rows with its result, and returns the rows of its runs.
 fn agrees(room: &Room, experiment: &str, options: &[&str]) -> Vec<Row> {
     let (results, dir) = (room.text("results"), room.path(experiment));
     let args = ["run", experiment, "--quick", "--results", &results, "--parquet", dir.to_str().unwrap()];
     let answer: Value = serde_json::from_str(&done(&[&["--json"], &args[..], options].concat())).unwrap();
-    // The result in its file: what rows are held against is not what they were made of.
+    // Compare with the result's file: the rows were not made from it.
     let file = fs::read_to_string(answer[0]["file"].as_str().unwrap()).unwrap();
     let outcome: Value = serde_json::from_str(&file).unwrap();
     let [runs, energy, timeline, measures] = ["runs", "energy", "timeline", "measures"].map(|name| rows(&dir, name));
@@ -49,7 +49,7 @@ fn agrees(room: &Room, experiment: &str, options: &[&str]) -> Vec<Row> {
         for (component, energy) in sums(&energy, |r| text(r, "component")) {
             assert_eq!(whole(run, &format!("{component}_pj")), energy, "{what}: {component}");
         }
-        // The owners that the result names; all others are one there.
+        // The owners named in the result; all others are combined there.
         let by_owner = sums(&energy, |r| whole(r, "owner").to_string());
         let named = phase["owners"].as_array().unwrap();
         for owner in named.iter().filter(|o| o[0] != 0) {
@@ -76,7 +76,7 @@ fn agrees(room: &Room, experiment: &str, options: &[&str]) -> Vec<Row> {
             let (name, value) = (text(row, "measure"), cell(row, "value").clone());
             assert_eq!(told[&name]["unit"], text(row, "unit"), "{what}: {name}");
             let Field::Double(number) = value else { panic!("{what}: {name}: {value:?}") };
-            // Reading a number from the result's text may be wrong in its last digit.
+            // Parsing a number from the result's text may change its last digit.
             let read = told[&name]["value"].as_f64().unwrap();
             assert!((number - read).abs() <= 2.0 * f64::EPSILON * read.abs(), "{what}: {name}: {number}, {read}");
             assert_eq!(*cell(run, &format!("measured_{name}")), value, "{what}: {name}");
@@ -126,7 +126,7 @@ fn a_phase_names_the_same_phase_in_which_nobody_cleans() {
         }
     }
     assert!(controls > 0 && controls == compared, "{controls} {compared}");
-    // A key is what a run depends on: the same run alone has the same, with another seed another.
+    // A key identifies a run's inputs: the run alone has the same key, with another seed another.
     let keys = |runs: &[Row]| runs.iter().map(|r| text(r, "key")).collect::<BTreeSet<_>>();
     let alone = keys(&agrees(&room, "gc-bound", &some[2..]));
     assert!(alone.is_subset(&keys(&runs)));

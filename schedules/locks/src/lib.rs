@@ -1,29 +1,29 @@
-//! Where may another thread go on? At every lock: the names of `parking_lot`, on a scheduler.
+//! Where may the scheduler switch threads? At every lock: the API of `parking_lot`, on a scheduler.
 //!
-//! `shuttle-parking_lot` has all of it but [`Condvar`], which is here. Locks of this crate work only inside
-//! of a schedule (`shuttle::Runner`), where all threads share one thread of the host; nothing in a schedule may
-//! block on a lock or a channel that the scheduler does not know.
+//! `shuttle-parking_lot` has all of it but [`Condvar`], which is here. Locks of this crate work only inside of a
+//! schedule (`shuttle::Runner`), where all threads share one thread of the host; nothing in a schedule may block on a
+//! lock or a channel that the scheduler does not control.
 #![forbid(unsafe_code)]
 
 pub use shuttle_parking_lot::*;
 
-/// Waits, with a [`MutexGuard`] given up meanwhile, for somebody's notice.
+/// Releases a [`MutexGuard`] while it waits for a notification.
 ///
-/// Only what the file system uses is here: whoever calls for more gets a compiler's error, not another meaning.
+/// Has only what the file system uses: any other call fails to compile instead of behaving differently.
 #[derive(Debug, Default)]
 pub struct Condvar {
-    /// Notices so far.
+    /// Number of notifications so far.
     notices: shuttle::sync::Mutex<u64>,
     one_more: shuttle::sync::Condvar,
 }
 
 impl Condvar {
-    /// Gives the guard up, waits for a notice given after the call, and takes the guard again.
+    /// Releases the guard, waits for a notification sent after the call, and locks again.
     ///
     /// # Panics
     /// Never: no holder of `notices` panics.
     pub fn wait<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>) {
-        // Taken before the guard is given up, so that no notice comes between.
+        // Lock before the guard is released, so that no notification is missed.
         let mut notices = self.notices.lock().unwrap();
         MutexGuard::unlocked(guard, move || {
             let seen = *notices;
@@ -33,7 +33,7 @@ impl Condvar {
         });
     }
 
-    /// Wakes all who wait.
+    /// Wakes all waiting threads.
     ///
     /// # Panics
     /// Never: no holder of `notices` panics.

@@ -1,13 +1,13 @@
-//! How few blocks does a good cleaner move that knows when each block will be overwritten?
+//! How few blocks does a good cleaner move if it knows when each block will be overwritten?
 //!
-//! The cleaner works on a model of the log: segments, blocks that die after known batches, an open segment for what is
-//! written. After each batch it empties segments until no more than so many are in use. Left out of the model: nodes,
-//! directories, blocks that a checkpoint holds.
+//! The cleaner works on a model of the log: segments, blocks that die after known batches, an open segment for writes.
+//! After each batch it empties segments until at most `most` are in use. Left out of the model: nodes, directories,
+//! blocks that a checkpoint holds.
 //!
-//! The cleaner puts the blocks it moves into new segments, sorted by the time they die so that they die together, or
-//! into the holes of the fullest segments, which takes no room ([`Into`]). Its victim is the segment that costs least
-//! for the room it gives. The cost is the blocks to move, and once more, by a weight, those of them that would be dead
-//! some batches later anyway. Several weights and times are tried, and the least count is taken. **No bound:** a
+//! The cleaner moves blocks either to new segments, sorted by time of death so that they die together, or into the
+//! holes of the fullest segments, which takes no new space ([`Into`]). Its victim is the segment with the lowest cost
+//! per space gained. The cost is the number of blocks to move, plus a weighted count of those that would be dead some
+//! batches later anyway. Several weights and look-ahead times are tried, and the lowest count is used. **No bound:** a
 //! better choice may exist.
 
 use super::{Overwrites, SEGMENT};
@@ -15,16 +15,16 @@ use super::{Overwrites, SEGMENT};
 /// Where moved blocks go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Into {
-    /// To segments of their own.
+    /// To new segments.
     New,
-    /// Into the holes of others.
+    /// Into the holes of used segments.
     Holes,
 }
 
-/// What is tried: how many batches ahead is looked, and the weight of what dies by then.
+/// The combinations tried: number of batches to look ahead, and weight of blocks that die by then.
 const TRIED: [(u32, u64); 9] = [(0, 0), (2, 1), (5, 1), (10, 1), (20, 1), (40, 1), (5, 3), (20, 3), (80, 2)];
 
-/// A segment: when its blocks die, the earliest first.
+/// A segment: when its blocks die, earliest first.
 struct Segment(Vec<u32>);
 
 impl Segment {
@@ -32,13 +32,13 @@ impl Segment {
         deaths.sort_unstable();
         Segment(deaths)
     }
-    /// Blocks alive after a batch.
+    /// Live blocks after a batch.
     fn live(&self, batch: u32) -> u64 {
         (self.0.len() - self.0.partition_point(|d| *d <= batch)) as u64
     }
 }
 
-/// When each block dies, in the order they are written: the batch that overwrites it.
+/// When each block dies, in order of writing: the batch that overwrites it.
 fn deaths(work: &Overwrites) -> Vec<u32> {
     let mut newest: Vec<usize> = (0..work.blocks as usize).collect();
     let mut deaths = vec![u32::MAX; work.blocks as usize];
@@ -52,7 +52,7 @@ fn deaths(work: &Overwrites) -> Vec<u32> {
     deaths
 }
 
-/// Blocks moved so that after each batch no more than `most` segments are in use.
+/// Blocks moved so that at most `most` segments are in use after each batch.
 pub(super) fn moved(work: &Overwrites, most: &[u32], into: Into) -> u64 {
     let deaths = deaths(work);
     TRIED.into_iter().map(|(ahead, weight)| one(work, &deaths, most, into, ahead, weight)).min().unwrap_or(0)
@@ -97,8 +97,7 @@ fn one(work: &Overwrites, deaths: &[u32], most: &[u32], into: Into, ahead: u32, 
     moved
 }
 
-/// Puts blocks into holes, those that live longest into the fullest segments, until none are left of the one or
-/// the other.
+/// Moves blocks into holes, the longest-lived into the fullest segments, until blocks or holes run out.
 fn fill(segments: &mut [Segment], moving: &mut Vec<u32>, batch: u32) {
     let mut fullest: Vec<&mut Segment> = segments.iter_mut().filter(|s| s.live(batch) < SEGMENT.into()).collect();
     fullest.sort_by_key(|s| std::cmp::Reverse(s.live(batch)));
@@ -113,13 +112,13 @@ fn fill(segments: &mut [Segment], moving: &mut Vec<u32>, batch: u32) {
     }
 }
 
-/// The segment that costs least for the room it gives; none if all are full.
+/// The segment with the lowest cost per space gained; none if all are full.
 fn cheapest(segments: &[Segment], into: Into, batch: u32, ahead: u32, weight: u64) -> Option<usize> {
     let price = |s: &Segment| {
         let live = s.live(batch);
         let wasted = live - s.live(batch.saturating_add(ahead));
         let gain = u64::from(SEGMENT) - live;
-        // What goes into holes takes none of it.
+        // Blocks that go into holes take no new space.
         (live + weight * wasted, if into == Into::Holes { gain.min(1) } else { gain })
     };
     let priced = segments.iter().map(price).enumerate().filter(|(_, (_, free))| *free > 0);
@@ -144,7 +143,7 @@ mod tests {
         let half: Vec<u32> = (0..300).collect();
         let more: Vec<u32> = (600..1000).collect();
         let w = work(1536, &[&half, &more]);
-        // Segments of 212, 112 and 512 live blocks, one of 512, and 188 in the log's.
+        // Segments of 212, 112 and 512 live blocks, one of 512, and 188 in the open segment.
         for into in [Into::New, Into::Holes] {
             assert_eq!(moved(&w, &[9, 9], into), 0);
             assert_eq!(moved(&w, &[9, 5], into), 0);

@@ -1,24 +1,26 @@
-//! How many joules must overwriting take at least, whoever cleans?
+//! How many joules must overwriting take at least, whatever the cleaning?
 //!
-//! **Claim.** On flash the work of [`Work`] costs at least, by a profile's own prices (docs/energy-model.md), the sum of
+//! **Claim.** On flash, by a profile's own prices (docs/energy-model.md), the work of [`Work`] costs at least the sum
+//! of
 //!
-//! * for each block written: processor, memory, link and programming of its bytes, and the board for as long as the link moves
-//!   them;
-//! * for each node that a batch must write: the same, since its sync is a checkpoint, and a checkpoint holds every changed
-//!   node;
-//! * for each block moved, of which there are at least as many as [`super::proved`] says: reading it, and writing it;
+//! * for each block written: processor, memory, link and programming of its bytes, and the board while the link
+//!   transfers them;
+//! * for each node that a batch must write: the same, since the batch's sync is a checkpoint, and a checkpoint writes
+//!   every changed node;
+//! * for each block moved (at least the number from [`super::proved`]): reading it, and writing it;
 //! * for each batch: a request and a flush.
 //!
-//! *Proof.* A block that a batch overwrites is written by then, once at least, and programmed before the flush of the
-//! batch's sync is answered, since no batch overwrites a block twice. A block that moves is programmed where it comes to before the
-//! checkpoint is answered that frees where it was. The prices of bytes are the same in requests of any size. The link
-//! moves one request's bytes at a time, and each request waits for its own, so that the time in which some request waits, which
-//! the board is paid for once, is no shorter than the sum. Two blocks of a file that are [`ADDRS_PER_BLOCK`] or more
-//! apart have their addresses in different nodes. Nothing is counted twice. ∎
+//! *Proof.* A block that a batch overwrites is written at least once, and programmed before the flush of the
+//! batch's sync completes, since no batch overwrites a block twice. A moved block is programmed at its new place before
+//! the checkpoint that frees the old place completes. The price per byte does not depend on the request size. The link
+//! transfers one request at a time, and each request waits for its own transfer. So the time during which some request
+//! waits, for which the board is paid once, is no shorter than the sum of the transfers. Two blocks of a file that
+//! are [`ADDRS_PER_BLOCK`] or more apart have their addresses in different nodes. Nothing is counted twice. ∎
 //!
-//! It takes for granted that a cleaner reads what it moves from the device, and that nodes are written where a checkpoint is.
-//! What it leaves out makes it low: requests beyond one a batch, reads from the flash itself, tables and summaries, nodes of moved blocks,
-//! the flash's map and own cleaning. A disk's prices depend on where its arm is: of a disk there is no bound here.
+//! Assumptions: a cleaner reads the blocks it moves from the device, and a checkpoint writes nodes. These omissions
+//! make the bound low: further requests of a batch, reads from the flash chips, tables and summaries, nodes of moved
+//! blocks, the flash's mapping table and its own cleaning. A disk's prices depend on the arm's position, so there is no
+//! bound for disks.
 
 use device::energy::profile::{DeviceSpec, Profile};
 use device::energy::{Energy, Nanos};
@@ -26,7 +28,7 @@ use format::node::ADDRS_PER_BLOCK;
 
 use super::overwrites::Overwrites;
 
-/// What is done at least.
+/// The minimum of work.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Work {
     /// Blocks written.
@@ -38,7 +40,7 @@ pub(super) struct Work {
 }
 
 impl Work {
-    /// Overwriting, while so many blocks are moved.
+    /// The work of overwriting while `moved` blocks are moved.
     pub fn of(work: &Overwrites, moved: f64) -> Work {
         let blocks: usize = work.batches.iter().map(Vec::len).sum();
         let nodes: u64 = work.batches.iter().map(|batch| nodes(batch)).sum();
@@ -46,7 +48,8 @@ impl Work {
     }
 }
 
-/// Nodes that hold the addresses of these blocks, in order, at least: wherever the first node of the file begins.
+/// Minimum number of nodes with the addresses of these blocks, which are in order, wherever the file's first node
+/// begins.
 fn nodes(blocks: &[u32]) -> u64 {
     let (mut count, mut from) = (0, 0);
     for &block in blocks {
@@ -57,7 +60,7 @@ fn nodes(blocks: &[u32]) -> u64 {
     count
 }
 
-/// Joules that it takes at least. `None`: the device is no flash.
+/// Minimum energy in joules. `None`: the device is not flash.
 pub(super) fn least(profile: &Profile, work: Work) -> Option<f64> {
     let DeviceSpec::Flash(flash) = &profile.device else { return None };
     let (host, link, nand) = (profile.host.prices(), &flash.link, &flash.nand);
@@ -106,7 +109,8 @@ mod tests {
         }
     }
 
-    /// The claim without nodes, on every flash there is: batches of blocks written in requests of any size, some moved, flushed.
+    /// Checks the claim without nodes on every flash profile: batches of blocks written in requests of any size, some
+    /// moved, flushed.
     #[test]
     fn no_flash_does_it_for_less() {
         let mut flashes = 0;
@@ -131,7 +135,7 @@ mod tests {
                             dev.write(Lba(at), &data, Cause::UserData.tag()).map_err(vfs::Error::device)?;
                             (at, done.written) = (at + blocks, done.written + blocks);
                         }
-                        // What was written before this batch moves behind it, in longer and shorter pieces.
+                        // Older blocks move behind this batch, in longer and shorter extents.
                         let mut from = end.saturating_sub(2048);
                         while from < end.saturating_sub(1024) {
                             let blocks = (1 + rng.below(most)).min(end.saturating_sub(1024) - from);
@@ -150,7 +154,7 @@ mod tests {
                 let (spent, least) = (phase.unwrap().total().joules(), least(&profile, done).unwrap());
                 assert!(done.moved > 5000.0 && done.written == 6144);
                 assert!(spent >= least, "{name}, requests of up to {most}: {spent} J, and {least} J at least");
-                // A bound that lies far below what large requests cost says nothing.
+                // A bound far below the cost of large requests would be useless.
                 assert!(most < 512 || least > spent / 3.0, "{name}: {spent} J, and only {least} J at least");
             }
         }

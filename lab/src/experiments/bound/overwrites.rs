@@ -1,8 +1,8 @@
 //! Which blocks of a file are overwritten, and when?
 //!
-//! So many percent of the file's blocks are hot, and so many percent of the overwrites go to them; within either class
-//! every block is as likely as any other. Hot and cold blocks lie side by side, as a phone's database pages do.
-//! Left out on purpose: what is written there, and on what volume.
+//! A percentage of the file's blocks is hot, and a percentage of the overwrites hits them; within each class all blocks
+//! are equally likely. Hot and cold blocks are interleaved, as in a phone's databases. Left out on purpose: the data
+//! written, and the volume.
 
 use std::collections::BTreeSet;
 
@@ -10,23 +10,22 @@ use device::Rng;
 
 use super::Parameters;
 
-/// The file's blocks in order, then batch after batch, each in order of blocks, no block twice in one.
+/// The file's blocks in order, then batch after batch; each batch is sorted and has no block twice.
 pub(super) struct Overwrites {
     /// Blocks of the file.
     pub blocks: u32,
-    /// What is overwritten between two syncs.
+    /// The blocks overwritten between two syncs.
     pub batches: Vec<Vec<u32>>,
 }
 
-/// True if a block is hot. Multiples of the golden section are spread evenly, so that each stretch of a
-/// file has its share.
+/// Whether a block is hot. Multiples of the golden ratio are spread evenly, so each part of a file has its share.
 fn is_hot(block: u32, percent: u64) -> bool {
     u64::from(block.wrapping_mul(0x9e37_79b1) >> 16) % 100 < percent
 }
 
 impl Overwrites {
-    /// Draws all batches. Whether a block is hot is drawn once for each overwrite, and then the block among its class:
-    /// to draw both anew until they fit would give either class the same share, however often each is asked for.
+    /// Draws all batches. Each overwrite draws its class first, then a block of that class: redrawing both until they
+    /// fit would give both classes the same share, whatever their percentages.
     pub fn draw(p: &Parameters, blocks: u32, rng: &mut Rng) -> Overwrites {
         let (hot, cold) = (0..blocks).partition(|b| is_hot(*b, p.hot_percent));
         let classes: [Vec<u32>; 2] = [hot, cold];
@@ -42,12 +41,12 @@ impl Overwrites {
     }
 }
 
-/// So many different blocks of both classes, which hold more.
+/// Draws `size` different blocks from both classes, which together have more.
 fn batch(classes: &[Vec<u32>; 2], hot_percent: u64, size: u64, rng: &mut Rng) -> Vec<u32> {
     let (mut batch, mut taken) = (BTreeSet::new(), [0, 0]);
     for _ in 0..size {
         let wanted = usize::from(rng.below(100) >= hot_percent);
-        // Where one class is used up, the other takes its place.
+        // If one class is used up, use the other.
         let class = if taken[wanted] < classes[wanted].len() { wanted } else { 1 - wanted };
         while !batch.insert(classes[class][rng.index(classes[class].len())]) {}
         taken[class] += 1;
@@ -71,7 +70,7 @@ mod tests {
         parameters.try_into().unwrap()
     }
 
-    /// Percent.
+    /// A share in percent.
     fn share(part: usize, all: usize) -> f64 {
         100.0 * part as f64 / all as f64
     }
@@ -129,7 +128,7 @@ mod tests {
     #[test]
     fn where_a_class_is_used_up_the_other_takes_its_place() {
         let p = Parameters { batch_blocks: 4096, ..planned(PLANS[0]) };
-        // A quarter of the file in a batch, a fifth of the file hot: four fifths of the batch are all the hot ones.
+        // A quarter of the file in a batch, a fifth of the file hot: all hot blocks are four fifths of the batch.
         let work = Overwrites::draw(&p, 4000, &mut Rng::new(3));
         assert_eq!(work.batches[0].len(), 1001);
         let p = Parameters { hot_percent: 10, ..p };

@@ -1,13 +1,12 @@
 //! How many blocks must any cleaner move, whatever it knows?
 //!
-//! **What is fixed.** The log writes blocks in the order they come, 512 to a segment: a *group*. `live(g, j)` is
-//! how many of group `g`'s blocks are still the newest version of theirs after batch `j`. It depends on
-//! the overwrites alone, not on cleaning, and never grows once the group is full. After batch `j` a cleaner
-//! may have at most `most(j)` segments in use. What it does besides, when, and where it puts what it
-//! moves (new segments, holes of others) is its own affair.
+//! **Given.** The log writes blocks in the order of requests, 512 per segment: a *group*. `live(g, j)` is the number of
+//! group `g`'s blocks that are still the newest version after batch `j`. It depends only on the overwrites, not on
+//! cleaning, and never grows after the group is full. After batch `j` a cleaner may have at most `most(j)` segments in
+//! use. Everything else is free: when it cleans, and where it moves blocks (new segments, holes of others).
 //!
-//! **Claim.** It moves at least as many blocks as the optimum of this linear program: for groups `g` and
-//! batches `k` with `live(g, k) > 0`, shares `x(g, k) >= 0` that add to at most 1 for each group, minimise
+//! **Claim.** It moves at least as many blocks as the optimum of this linear program: for groups `g` and batches `k`
+//! with `live(g, k) > 0`, shares `x(g, k) >= 0` that add up to at most 1 for each group, minimise
 //!
 //! ```text
 //! sum of x(g, k) live(g, k)
@@ -19,24 +18,24 @@
 //! sum of x(g, k) over k <= j and g with live(g, j) > 0   >=   D(j) = groups alive after j - most(j)
 //! ```
 //!
-//! *Proof.* Say a group *stands* if a live block of it is still where the log put it. No segment has two
-//! standing groups, for it cannot be written again by the log before it was free. So at most `most(j)` groups
-//! stand after batch `j`, and at least `D(j)` of those alive do not. Take a group that ever is alive and does not
-//! stand, and the first batch `k` after which that is so: put x(g, k) = 1. Each of its live(g, k) blocks was moved
-//! by then, and these moves are of this group's blocks alone, so all groups together cost at least
-//! the sum. A block that was moved never comes back to where the log put it as the same version, so the
-//! group stands again only if the log was not done with it; the program counts it as gone all the same, and
-//! every constraint holds. So every cleaner is a solution of the program. ∎
+//! *Proof.* A group *stands* if one of its live blocks is still where the log wrote it. No segment has two standing
+//! groups, because the log cannot write it again before it is free. So at most `most(j)` groups stand after batch `j`,
+//! and at least `D(j)` of the live groups do not. For each group that at some time is alive and does not stand, take
+//! the first batch `k` after which this is so: set x(g, k) = 1. Each of its live(g, k) blocks was moved by then, and
+//! these moves concern only this group's blocks, so all groups together cost at least the sum. A moved block never
+//! returns to where the log wrote it as the same version, so the group can stand again only if the log had not finished
+//! it; the program still counts it as gone, and every constraint holds. So every cleaner is a solution of the program.
+//! ∎
 //!
-//! **How it is computed.** By weak duality every choice of prices p(j) >= 0 for a segment after batch `j` gives a
-//! number that is no larger than the optimum:
+//! **Computation.** By weak duality, any prices p(j) >= 0 for a segment after batch `j` give a number that is not
+//! larger than the optimum:
 //!
 //! ```text
 //! sum of p(j) D(j)  -  sum over g of max(0, max over k of  p(k) + ... + p(end of g) - live(g, k))
 //! ```
 //!
-//! where the end of `g` is the last batch after which it is alive. Prices are looked for by subgradient ascent,
-//! and the best found counts: however badly they were chosen, the number is a bound.
+//! where the end of `g` is the last batch after which it is alive. Subgradient ascent searches for prices, and the best
+//! result counts: even bad prices give a valid bound.
 
 /// Steps of the ascent.
 const STEPS: u32 = 600;
@@ -65,7 +64,7 @@ fn lives(live: &[Vec<u16>]) -> Vec<Life> {
     (0..groups).filter_map(of).collect()
 }
 
-/// Blocks that any cleaner moves. `live`: by batch and group; `most`: segments in use, by batch.
+/// Minimum number of blocks that any cleaner moves. `live`: by batch and group; `most`: segments in use, by batch.
 pub(super) fn bound(live: &[Vec<u16>], most: &[u32]) -> f64 {
     let lives = lives(live);
     let mut alive = vec![0i64; most.len()];
@@ -74,7 +73,7 @@ pub(super) fn bound(live: &[Vec<u16>], most: &[u32]) -> f64 {
     }
     let demand: Vec<f64> = alive.iter().zip(most).map(|(n, most)| (n - i64::from(*most)) as f64).collect();
     let mut best = 0.0f64;
-    // One segment is worth at most its blocks; how fast prices may move is tried.
+    // A segment is worth at most its blocks; try several step sizes for the prices.
     for scale in [512.0, 128.0, 32.0] {
         let mut prices = vec![0.0; demand.len()];
         for step in 0..STEPS {
@@ -90,16 +89,16 @@ pub(super) fn bound(live: &[Vec<u16>], most: &[u32]) -> f64 {
     best.floor()
 }
 
-/// The bound that prices give, and in which direction they would give a better one.
+/// The bound for given prices, and the direction in which it improves.
 fn dual(lives: &[Life], demand: &[f64], prices: &[f64]) -> (f64, Vec<f64>) {
-    // Sum of the prices before each batch.
+    // Sums of the prices before each batch.
     let mut before = Vec::with_capacity(prices.len() + 1);
     before.push(0.0);
     for p in prices {
         before.push(before[before.len() - 1] + p);
     }
     let mut value: f64 = prices.iter().zip(demand).map(|(p, d)| p * d).sum();
-    // Groups taken away less those whose time is over, to be added up.
+    // Groups removed minus groups past their end, as differences to be summed.
     let mut change = vec![0.0; prices.len() + 1];
     for life in lives {
         let gain = |k: usize| before[life.end()] - before[life.first + k] - f64::from(life.live[k]);
@@ -141,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_group_that_dies_in_time_costs_nothing_and_one_that_dies_late_is_waited_for() {
-        // Two segments short after the second batch, when group 0 has died and group 1 has 10 left.
+        // Two segments too few after the second batch, when group 0 is dead and group 1 has 10 live blocks.
         let live = [vec![400, 300, 500, 500], vec![0, 10, 500, 500, 500]];
         let b = bound(&live, &[4, 3]);
         assert!((9.0..=10.0).contains(&b), "{b}");
@@ -149,7 +148,7 @@ mod tests {
 
     #[test]
     fn no_schedule_beats_it() {
-        // All schedules of a small case, by trying them: each group is emptied after some batch or never.
+        // All schedules of a small case, by exhaustive search: each group is emptied after some batch or never.
         let live = [vec![9, 5, 7, 3], vec![6, 5, 4, 3, 8], vec![2, 4, 4, 0, 8, 7], vec![2, 1, 3, 0, 6, 7, 9]];
         let most = [4, 3, 3, 3];
         let never = live.len();
@@ -159,7 +158,7 @@ mod tests {
         for code in 0..(never + 1).pow(groups as u32) {
             let when: Vec<usize> = (0..groups).map(|g| code / (never + 1).pow(g as u32) % (never + 1)).collect();
             let stand = |j: usize| (0..groups).filter(|&g| at(g, j) > 0 && when[g] > j).count();
-            // Nothing is emptied before it was written.
+            // A group is not emptied before it is written.
             let written = |g: usize| when[g] == never || (0..=when[g]).any(|j| at(g, j) > 0);
             if (0..groups).all(written) && (0..never).all(|j| stand(j) <= most[j] as usize) {
                 let cost = (0..groups).filter(|&g| when[g] < never).map(|g| u32::from(at(g, when[g]))).sum();

@@ -1,8 +1,9 @@
 //! What is recorded of a launch, and how long did its program compute in between?
 //!
-//! Recordings are of calls to a file system, as a kernel made them ([`record::calls`]). Looks for two names in the root, which
-//! are not there, say when the program was started, and when its window had its first picture and how long processors had worked
-//! for it until then. Left out: who called, which is not recorded, so that all of the program's processes are one.
+//! Recordings contain calls to a file system, as a kernel made them ([`record::calls`]). Lookups of two missing names
+//! in the root mark when the program started and when its window showed its first picture; the second name includes the
+//! CPU time until then. Left out: the calling process, which is not recorded, so all of a program's processes count as
+//! one.
 
 use std::io::{Cursor, Read};
 use std::path::Path;
@@ -23,14 +24,14 @@ macro_rules! shipped {
 
 /// Recordings by name.
 const SHIPPED: &[(&str, &[u8])] = shipped!["browser", "game", "office", "video", "chat"];
-/// What is installed.
+/// The files to install.
 const FILES: &[u8] = include_bytes!("../../../../experiments/fagc-fig6/files.zst");
-/// Looked for when the program is started.
+/// Looked up when the program starts.
 const START: &[u8] = b".start";
-/// Looked for when its window has its first picture, with milliseconds behind it.
+/// Looked up when its window shows its first picture, followed by milliseconds.
 const WINDOW: &[u8] = b".window-";
 
-/// What is installed on the volume.
+/// The files to install on the volume.
 pub(super) fn files() -> Result<Vec<Listed>, LabError> {
     let failed = |e: &dyn std::fmt::Display| LabError::parameters(format!("files.zst: {e}"));
     let mut text = String::new();
@@ -42,20 +43,20 @@ pub(super) fn files() -> Result<Vec<Listed>, LabError> {
 /// A recorded launch.
 #[derive(Debug)]
 pub(super) struct Launch {
-    /// The number of the recorded root.
+    /// The recorded root's inode number.
     pub root: Ino,
-    /// Its calls, in the order in which they were done.
+    /// Its calls, in order of completion.
     pub events: Vec<Event>,
-    /// Which of them came first after the program was started.
+    /// Index of the first call after the program's start.
     pub start: usize,
-    /// Which of them came first after its window had its first picture.
+    /// Index of the first call after the window's first picture.
     pub window: usize,
-    /// Nanoseconds that processors had worked for it then.
+    /// CPU time until then, in nanoseconds.
     pub worked: u64,
 }
 
 impl Launch {
-    /// A shipped one.
+    /// Finds a shipped launch.
     pub fn find(name: &str) -> Result<Self, LabError> {
         let failed = |e: &dyn std::fmt::Display| LabError::parameters(format!("recording {name}: {e}"));
         let Some((_, bytes)) = SHIPPED.iter().find(|(n, _)| *n == name) else {
@@ -65,7 +66,7 @@ impl Launch {
         let input = Input::new(Path::new(name), Cursor::new(*bytes)).map_err(|e| failed(&e))?;
         let events = Events::new(Reader::new(input).map_err(|e| failed(&e))?).map_err(|e| failed(&e))?;
         let root = events.root();
-        // Time and the end of the mount are this one's own.
+        // This volume has its own ticks and unmount.
         let own = |e: &Event| matches!(e.call, Call::Tick {} | Call::Unmount {});
         let events: Vec<Event> =
             events.filter(|e| !e.as_ref().is_ok_and(own)).collect::<Result<_, _>>().map_err(|e| failed(&e))?;
@@ -83,15 +84,15 @@ impl Launch {
         Ok(Launch { root, events, start, window, worked })
     }
 
-    /// How many nanoseconds the program computed before each of these calls, of the time in which no call was under way: in
-    /// all, until its window had its first picture, as long as processors worked for it.
+    /// Nanoseconds that the program computed before each call, as a part of the time without a call in progress. Until
+    /// the window's first picture, the sum is the recorded CPU time.
     pub fn thinking(&self, events: &[Event]) -> Vec<u64> {
         let until_the_window: u64 = self.pauses(&self.events[..self.window]).iter().sum();
         let share = (self.worked as f64 / until_the_window.max(1) as f64).min(1.0);
         self.pauses(events).into_iter().map(|ns| (ns as f64 * share) as u64).collect()
     }
 
-    /// How many nanoseconds no call was under way before each of these, from the program's start on.
+    /// Nanoseconds without a call in progress before each call, from the program's start on.
     fn pauses(&self, events: &[Event]) -> Vec<u64> {
         let mut free = u64::MAX;
         let gap = |(n, event): (usize, &Event)| {
@@ -121,7 +122,7 @@ mod tests {
     }
 
     fn launch(worked: u64) -> Launch {
-        // The second call comes while the first is under way, the last two after the window.
+        // The second call begins while the first is in progress, the last two after the window.
         let events =
             [(0, 5), (100, 50), (120, 10), (200, 10), (260, 40), (300, 1)].map(|(at, took)| event(at, took)).into();
         Launch { root: Ino(3), events, start: 1, window: 5, worked }
@@ -130,13 +131,13 @@ mod tests {
     #[test]
     fn a_program_computes_while_no_call_is_under_way_and_as_long_as_processors_worked() {
         let l = launch(1000);
-        // Before its start nothing is counted; 50 from 150 to 200, and from 210 to 260.
+        // Nothing counts before the start; 50 from 150 to 200, and from 210 to 260.
         assert_eq!(l.thinking(&l.events), [0, 0, 0, 50, 50, 0]);
         assert_eq!(launch(40).thinking(&l.events), [0, 0, 0, 20, 20, 0]);
         assert_eq!(launch(40).thinking(&l.events[..4]), [0, 0, 0, 20], "a part is no more of it");
     }
 
-    /// Where files are that a launch found, by their recorded numbers.
+    /// Paths of the files that a launch looked up, by recorded inode numbers.
     fn paths(launch: &Launch) -> BTreeMap<u64, String> {
         let mut paths = BTreeMap::from([(launch.root.0, String::new())]);
         for e in &launch.events {

@@ -1,8 +1,9 @@
 //! How do recorded programs use a volume, one after the other?
 //!
-//! The recordings are those of `fagc-fig11`: a chat, a clone of a repository, documents that are unpacked and searched, updates
-//! of an application. Each removes at its end what it made. Their calls are made one after the other, each as soon as the one
-//! before is done, with generated contents, in a directory of its own. Left out on purpose: how long they computed between two calls.
+//! The recordings are those of `fagc-fig11`: a messaging trace, a clone of a repository, documents that are unpacked
+//! and searched, updates of an application. Each removes its files at its end. Their calls are made one after the other
+//! without pauses, with generated contents, in a separate directory each. Left out on purpose: their computing between
+//! calls.
 
 use record::calls::{Call, Event, Events, Replayed, Replayer};
 use vfs::{Caller, FileSystem, Ino};
@@ -13,14 +14,14 @@ use crate::experiments::app_replay::{open, unreadable};
 use sim::bench::Bench;
 use sim::result::Phase;
 
-/// Those that take turns.
+/// The programs that take turns.
 const PROGRAMS: [&str; 4] = ["chat", "clone", "unpack", "download"];
 
-/// One that is under way.
+/// A running program.
 struct Running<'a> {
     events: Events,
     calls: Replayer<'a>,
-    /// Records made.
+    /// Records executed.
     made: u64,
 }
 
@@ -34,12 +35,12 @@ pub(super) struct Programs<'a> {
 }
 
 impl<'a> Programs<'a> {
-    /// None of them has begun.
+    /// Starts with no program running.
     pub fn begin(bench: &'a Bench) -> Self {
         Programs { bench, running: Default::default(), turns: 0, done: Replayed::default(), times: Times::default() }
     }
 
-    /// The next one goes on until it has written so many bytes, or is done; says how many it wrote and read.
+    /// Runs the next program until it has written `bytes` bytes or ends; returns the bytes written and read.
     pub fn turn(&mut self, bytes: u64) -> Result<u64, LabError> {
         let which = self.turns % PROGRAMS.len();
         self.turns += 1;
@@ -60,7 +61,7 @@ impl<'a> Programs<'a> {
             };
             let event = event.map_err(|e| unreadable(PROGRAMS[which], &e))?;
             match (&event.call, event.answer) {
-                // Time and the end of the mount are this one's own.
+                // This volume has its own ticks and unmount.
                 (Call::Tick {} | Call::Unmount {}, _) => continue,
                 (Call::Write { .. }, Ok(n)) => written += n,
                 (Call::Read { .. }, Ok(n)) => read += n,
@@ -72,7 +73,7 @@ impl<'a> Programs<'a> {
         Ok(written + read)
     }
 
-    /// A program's own directory, which it finds empty when it begins. It is referred to until the end.
+    /// A program's own directory, empty at its start. A reference is kept until the end.
     fn directory(&mut self, program: &str) -> Result<Ino, LabError> {
         let volume = self.bench.f2fs()?;
         match volume.lookup(volume.root(), program.as_bytes()) {
@@ -96,7 +97,7 @@ impl<'a> Programs<'a> {
         })?)
     }
 
-    /// A program is done, or stopped.
+    /// Ends a program that has finished or is stopped.
     fn over(&mut self, program: Running<'_>) {
         let done = program.calls.end();
         self.done.calls += done.calls;
@@ -105,14 +106,14 @@ impl<'a> Programs<'a> {
         self.done.no_space += done.no_space;
     }
 
-    /// All of them are stopped where they are.
+    /// Stops all programs at their current call.
     pub fn stop(&mut self) {
         for program in std::mem::take(&mut self.running).into_iter().flatten() {
             self.over(program);
         }
     }
 
-    /// Notes what became of their calls, and says how long these took.
+    /// Notes the results of their calls; returns the calls' durations.
     pub fn end(self, phase: &mut Phase) -> Times {
         phase.note("calls", self.done.calls as f64, "calls");
         phase.note("calls_left_out", self.done.left_out as f64, "calls");

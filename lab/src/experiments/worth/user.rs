@@ -1,7 +1,7 @@
-//! Who uses the volume, and what do they do in a turn?
+//! Which operations make up a turn?
 //!
-//! What comes replaces what goes, so that the volume stays as full as it is. Left out on purpose: programs that were recorded
-//! ([`super::programs`]), and what happens between two turns.
+//! Created files replace deleted ones, so the volume stays equally full. Left out on purpose: recorded programs
+//! ([`super::programs`]), and the pauses between turns.
 
 use std::collections::VecDeque;
 
@@ -14,18 +14,18 @@ use sim::bench::Bench;
 
 /// Bytes of a download.
 pub(super) const LARGE: u64 = 8 << 20;
-/// Bytes between two syncs of whole files.
+/// Bytes of whole files between syncs.
 const SYNC_EVERY: u64 = 4 << 20;
-/// Pages from one fsync to the next.
+/// Pages per fsync.
 const PAGES: u64 = 8;
-/// Bytes of a file that are written or read at once.
+/// Bytes per read or write call.
 const PART: u64 = 1 << 17;
-/// What a day's turns are, one after the other.
+/// A day's turns, in order.
 const DAY: [Part; 4] = [Part::Pages, Part::Reading, Part::SmallFiles, Part::Downloads];
 const FILE: NewNode =
     NewNode { kind: FileKind::Regular, perm: 0o600, umask: 0, rdev: DeviceNumber { major: 0, minor: 0 } };
 
-/// What a turn of a day is.
+/// The kind of a day's turn.
 #[derive(Clone, Copy)]
 enum Part {
     Pages,
@@ -34,24 +34,24 @@ enum Part {
     Downloads,
 }
 
-/// Who uses the volume.
+/// The simulated user.
 pub(super) struct User<'a> {
     bench: &'a Bench,
     work: Work,
     rng: Rng,
-    /// What it keeps, the oldest first: number and bytes.
+    /// Its files, oldest first: number and bytes.
     files: VecDeque<(u64, u64)>,
-    /// The same of media, where there are others beside them.
+    /// Its media, if separate: number and bytes.
     media: VecDeque<(u64, u64)>,
     made: u64,
-    /// The file whose pages change, and its pages.
+    /// The file whose pages change, and its number of pages.
     paged: Option<(Ino, u64)>,
     unsynced: u64,
     turns: usize,
     times: Times,
 }
 
-/// Which page changes next: four of five times one of the first fifth.
+/// Which page changes next: in four of five cases one of the first fifth.
 fn page_of(rng: &mut Rng, pages: u64) -> u64 {
     let hot = pages / 5;
     match rng.below(5) {
@@ -60,7 +60,7 @@ fn page_of(rng: &mut Rng, pages: u64) -> u64 {
     }
 }
 
-/// How much a turn of a day is of one that is as large as the plan says: a quarter, a half, all of it or twice.
+/// The size of a day's turn: a quarter, half, all or twice the plan's.
 fn size_of(rng: &mut Rng, bytes: u64) -> u64 {
     (bytes << rng.below(4)) / 4
 }
@@ -71,7 +71,7 @@ fn name(n: u64, bytes: u64, work: Work) -> String {
 }
 
 impl<'a> User<'a> {
-    /// Makes what the work replaces bit by bit.
+    /// Creates what the work gradually replaces.
     pub fn begin(bench: &'a Bench, p: &Parameters, seed: u64) -> Result<Self, LabError> {
         let (rng, live) = (Rng::new(seed), p.live_mib << 20);
         let mut user = User {
@@ -116,17 +116,17 @@ impl<'a> User<'a> {
         Ok(user)
     }
 
-    /// How long its calls took.
+    /// Ends; returns the durations of its calls.
     pub fn end(self) -> Times {
         self.times
     }
 
-    /// Does something and notes how long it took.
+    /// Runs an operation and records its duration.
     fn call<T>(&mut self, work: impl FnOnce() -> vfs::Result<T>) -> Result<T, LabError> {
         Ok(Times::note(&mut self.times.calls, self.bench.clock(), work)?)
     }
 
-    /// The same of something that makes durable.
+    /// Runs a sync and records its duration.
     fn sync(&mut self, work: impl FnOnce() -> vfs::Result<()>) -> Result<(), LabError> {
         Ok(Times::note(&mut self.times.syncs, self.bench.clock(), work)?)
     }
@@ -138,13 +138,13 @@ impl<'a> User<'a> {
         }
     }
 
-    /// A file comes.
+    /// Creates a file.
     fn come(&mut self) -> Result<u64, LabError> {
         let bytes = self.size();
         self.bring(bytes)
     }
 
-    /// One of so many bytes does.
+    /// Creates a file of `bytes` bytes.
     fn bring(&mut self, bytes: u64) -> Result<u64, LabError> {
         let n = self.made;
         self.made += 1;
@@ -173,13 +173,13 @@ impl<'a> User<'a> {
         Ok(bytes)
     }
 
-    /// One of those that are there goes.
+    /// Deletes an existing file.
     fn go(&mut self) -> Result<u64, LabError> {
         let at = match self.work {
             Work::Downloads => 0,
             _ => self.rng.below(self.files.len() as u64) as usize,
         };
-        // The order counts for downloads alone, of which the first goes.
+        // Order matters only for downloads, where the first is deleted.
         match self.files.swap_remove_front(at) {
             Some(file) => self.remove(file),
             None => Ok(0),
@@ -192,7 +192,7 @@ impl<'a> User<'a> {
         Ok(bytes)
     }
 
-    /// A turn of all three.
+    /// A turn of all three kinds.
     fn mixed(&mut self, (ino, pages): (Ino, u64), bytes: u64) -> Result<u64, LabError> {
         let (mut changed, mut gone, mut come, mut large) = (0, 0, 0, 0);
         let third = bytes / 3;
@@ -212,7 +212,7 @@ impl<'a> User<'a> {
         Ok(changed + come + large)
     }
 
-    /// The oldest of media goes, and another comes.
+    /// Deletes the oldest media file and creates another.
     fn replace_media(&mut self) -> Result<u64, LabError> {
         if let Some(oldest) = self.media.pop_front() {
             self.remove(oldest)?;
@@ -220,7 +220,7 @@ impl<'a> User<'a> {
         self.bring(LARGE)
     }
 
-    /// So many bytes of small files come, as many of others go.
+    /// Creates small files of `bytes` bytes and deletes as many bytes of others.
     fn replace(&mut self, bytes: u64) -> Result<u64, LabError> {
         let (mut gone, mut come) = (0, 0);
         while come < bytes {
@@ -232,7 +232,7 @@ impl<'a> User<'a> {
         Ok(come)
     }
 
-    /// A turn of a day: one of its parts, of one of four sizes.
+    /// A turn of a day: one of its kinds, with one of four sizes.
     fn day(&mut self, paged: (Ino, u64), bytes: u64) -> Result<u64, LabError> {
         let (part, bytes) = (DAY[self.turns % DAY.len()], size_of(&mut self.rng, bytes));
         self.turns += 1;
@@ -250,7 +250,7 @@ impl<'a> User<'a> {
         }
     }
 
-    /// Reads a third of the bytes each: pages, those most that change most, small files, and media.
+    /// Reads a third of the bytes each: pages (the most changed most often), small files, and media.
     fn reading(&mut self, (ino, pages): (Ino, u64), bytes: u64) -> Result<u64, LabError> {
         let (mut of_pages, mut small, mut large) = (0, 0, 0);
         while small < bytes / 3 {
@@ -288,14 +288,14 @@ impl<'a> User<'a> {
         Ok(Times::note(&mut self.times.reads, self.bench.clock(), || volume.read(ino, at, buf))? as u64)
     }
 
-    /// So many bytes of pages change.
+    /// Changes pages of `bytes` bytes.
     fn change_some(&mut self, (ino, pages): (Ino, u64), bytes: u64) -> Result<u64, LabError> {
         let count = bytes / BLOCK as u64;
         (1..=count).try_for_each(|n| self.change(ino, pages, n))?;
         Ok(count * BLOCK as u64)
     }
 
-    /// A page changes.
+    /// Changes a page.
     fn change(&mut self, ino: Ino, pages: u64, n: u64) -> Result<(), LabError> {
         let at = page_of(&mut self.rng, pages);
         let mut page = [0; BLOCK];
@@ -305,7 +305,7 @@ impl<'a> User<'a> {
         if n.is_multiple_of(PAGES) { self.sync(|| volume.fsync(ino, true)) } else { Ok(()) }
     }
 
-    /// One turn; says how many bytes were written or read.
+    /// Runs one turn; returns the bytes written or read.
     pub fn turn(&mut self, bytes: u64) -> Result<u64, LabError> {
         match (self.work, self.paged) {
             (Work::Mixed, Some(paged)) => self.mixed(paged, bytes),
