@@ -1,7 +1,7 @@
 //! What can be learned only from the Linux host, not from an image or a recording?
 //!
 //! * [`kernel`]: requests to its disks as they happen, through tracefs [`instance`]s; [`paths`], [`who`], [`mod@disk`]:
-//!   the names of files, threads and disks in them; [`by_number`]: a path by inode number; [`line`]: an event queue.
+//!   the names of files, threads and disks in them; [`by_number`]: a path by inode number; [`mod@line`]: an event queue.
 //! * [`fiemap`]: file extents and free space; [`zoned`]: disks with write pointers; [`power`]: battery or external
 //!   power.
 //!

@@ -45,7 +45,7 @@ pub fn line(text: &str) {
     put(&escaped(text, |c| c != '\t'));
 }
 
-/// Like [`line`], for several lines whose names are already [`plain`]: a table.
+/// Like [`line()`], for several lines whose names are already [`plain`]: a table.
 pub fn lines(text: &str) {
     put(&shown(text));
 }

@@ -98,7 +98,7 @@ pub fn write(file: &Path, bytes: impl AsRef<[u8]>) -> Result<(), Failure> {
     written(file, bytes.as_ref(), Part::finish)
 }
 
-/// Like [`write`], for a file rewritten repeatedly while a command runs: it may be lost if the machine fails.
+/// Like [`write()`], for a file rewritten repeatedly while a command runs: it may be lost if the machine fails.
 pub fn write_often(file: &Path, bytes: impl AsRef<[u8]>) -> Result<(), Failure> {
     written(file, bytes.as_ref(), Part::named)
 }

@@ -4,16 +4,16 @@
 //! that a valid copy matches the archive, whatever a power cut leaves of either disk:
 //!
 //! 1. The head lists the superblocks for which the index is valid. A superblock is listed, durably and after all
-//! earlier copies, before the archive receives it. An archive with an unlisted superblock was written without the
-//! index, and the index begins a new life.
+//!    earlier copies, before the archive receives it. An archive with an unlisted superblock was written without the
+//!    index, and the index begins a new life.
 //! 2. A block written to the archive is dropped or updated here. If a power cut loses that, the block was written
-//! behind the archive's current superblock: either it is part of the log, which recovery reads from the archive and
-//! corrects here; or it is behind the end of the log, where every block is free and will be written before it is
-//! read.
+//!    behind the archive's current superblock: either it is part of the log, which recovery reads from the archive and
+//!    corrects here; or it is behind the end of the log, where every block is free and will be written before it is
+//!    read.
 //! 3. A block read from the archive is stored here unchanged. Readers and writers hold the volume's lock, so a
-//! block that was overwritten meanwhile is never stored.
+//!    block that was overwritten meanwhile is never stored.
 //! 4. After an error of the index's disk the index is disabled until the next mount. Its head does not list later
-//! superblocks, so that rule 1 or 2 covers what it missed.
+//!    superblocks, so that rule 1 or 2 covers what it missed.
 //!
 //! Memory: [`TABLES`] blocks of the table. Everything else is read from the index's disk.
 

@@ -105,7 +105,7 @@ pub fn write(dir: &Path, schema: (&str, &str), runs: &[impl Run], cells: &[Cells
     write_with(dir, schema, runs, cells, &[])
 }
 
-/// Like [`write`], with further tables of such cells.
+/// Like [`write()`], with further tables of such cells.
 pub fn write_with(
     dir: &Path,
     schema: (&str, &str),
