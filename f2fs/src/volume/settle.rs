@@ -3,7 +3,7 @@
 //! The superblock's magic number shows that inodes may hold deltas, and Linux mounts no volume with another magic
 //! number. But Linux does mount a volume with one plain superblock copy, and overwrites the other copy. So a volume
 //! holds deltas only while *both* copies have the private magic; while one copy is plain, no delta is created
-//! ([`SuperBlock::beside`]). Unsettling writes one copy after the other before the first delta. Settling first folds
+//! ([`SuperBlock::compared_with`]). Unsettling writes one copy after the other before the first delta. Settling first folds
 //! every delta and writes a checkpoint, then writes the copies. A power cut at any write leaves a volume that Linux
 //! refuses or one without deltas.
 
