@@ -247,7 +247,7 @@ fn what_was_changed_last_is_listed_and_undone_for_a_file_and_for_the_volume() {
     let count = json(&["--json", "undo", &image, "--list"])["changes"].as_array().unwrap().len();
     refused(1, &["undo", &image, "--last", "999"], &[&format!("{count} changes can be undone, not 999")]);
     refused(2, &["undo", &image], &["--list", "--last"]);
-    refused(2, &["undo", &place, "--last", "1"], &["without"]);
+    refused(2, &["undo", &place, "--last", "1"], &["cannot be combined"]);
     done(&["undo", &image, "--last", "2"]);
     refused(1, &["cat", &place], &["letter"]);
     assert!(done(&["ls", &format!("{image}:/")]).contains("other"));

@@ -207,14 +207,17 @@ fn what_is_read_is_never_written_over() {
     fs::hard_link(&file, &hard).unwrap();
     for out in [&file, &link, &hard] {
         misused(&["trace", "stat", &file, "--html", out], &["--html", "the recording, which is being read"]);
-        misused(&["trace", "convert", &file, "--to", "blkparse", "--output", out], &["--output", "that is read"]);
-        misused(&["trace", "replay", &file, "--requests", out], &["--requests", "that is read"]);
+        misused(
+            &["trace", "convert", &file, "--to", "blkparse", "--output", out],
+            &["--output", "which is being read"],
+        );
+        misused(&["trace", "replay", &file, "--requests", out], &["--requests", "which is being read"]);
     }
-    misused(&["trace", "convert", &link, "--to", "blkparse", "--output", &file], &["--output", "that is read"]);
+    misused(&["trace", "convert", &link, "--to", "blkparse", "--output", &file], &["--output", "which is being read"]);
     assert_eq!(fs::read_to_string(&file).unwrap(), two_sessions());
     // One per-CPU file of blktrace stands for all.
     let (one, two) = (room.text("sda.blktrace.0"), room.text("sda.blktrace.1"));
     fs::copy(&file, &one).unwrap();
     fs::copy(&file, &two).unwrap();
-    misused(&["trace", "stat", &one, "--html", &two], &["--html", "that is read"]);
+    misused(&["trace", "stat", &one, "--html", &two], &["--html", "which is being read"]);
 }

@@ -151,7 +151,7 @@ fn verdict(seen: &Seen<'_>, out: &mut Vec<String>) {
     }
     let p = &all.priced;
     out.push(format!(
-        "reading all files once: {}, {} as they lie; {}, {} at best ({})",
+        "reading all files once: {}, {} now; {}, {} at best ({})",
         p.read.energy,
         time(p.read.time.0),
         p.ideal.energy,

@@ -129,7 +129,7 @@ fn head(n: &Numbers<'_>) -> Markup {
                 }
             }
             p.note {
-                "Reading all files once: " (n.joules("/all/read_pj")) ", " (n.time("/all/read_ns")) " as they lie; "
+                "Reading all files once: " (n.joules("/all/read_pj")) ", " (n.time("/all/read_ns")) " now; "
                 (n.joules("/all/ideal_read_pj")) ", " (n.time("/all/ideal_read_ns")) " at best, by the profile "
                 (n.text("/profile")) "."
             }
