@@ -88,6 +88,39 @@ fn what_is_not_there_is_found() {
     assert_eq!(missing, ["cli/src/nothing.rs", "docs/nothing.md", "cli/src/nothing.rs", "old/room.rs", "nothing.md"]);
 }
 
+/// Names that a document places in a source file, as in `` `Type::name` in `room/src/file.rs` ``, and that file.
+fn placed(text: &str) -> Vec<(&str, &str)> {
+    let parts: Vec<&str> = text.split('`').collect();
+    let places = parts.windows(3).skip(1).step_by(2);
+    places.filter(|w| w[1] == " in " && w[2].contains('/') && w[2].ends_with(".rs")).map(|w| (w[0], w[2])).collect()
+}
+
+/// True if the last part of a name is a word of a source text.
+fn has_word(source: &str, name: &str) -> bool {
+    let last = name.rsplit("::").next().unwrap_or(name);
+    source.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == last)
+}
+
+#[test]
+fn every_name_that_a_document_places_in_a_file_is_in_it() {
+    let (mut seen, mut wrong) = (0, Vec::new());
+    // Decisions keep the names of their time.
+    for document in documents().into_iter().filter(|path| !path.to_string_lossy().contains("/decisions/")) {
+        let text = fs::read_to_string(&document).unwrap();
+        for (name, file) in placed(&text) {
+            seen += 1;
+            let source = fs::read_to_string(root().join(file)).unwrap_or_default();
+            if !has_word(&source, name) {
+                wrong.push(format!("{}: `{name}` is not in {file}", document.display()));
+            }
+        }
+    }
+    assert!(seen > 20, "only {seen} names are found");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert_eq!(placed("see `A::b` in `c/d.rs`, `e` of `f/g.rs`"), [("A::b", "c/d.rs")]);
+    assert!(has_word("fn b() {}", "A::b") && !has_word("fn bb() {}", "A::b"));
+}
+
 /// The lines of a document that are not code.
 fn prose(text: &str) -> String {
     let (mut fenced, mut out) = (false, String::new());

@@ -19,7 +19,7 @@ pub fn check(room: &HostRoom, image: &Path) -> Result<(), String> {
     let (free, least) = (room.free() + room.held(), bytes(LEAST));
     if free >= 2 * LEAST {
         return Err(format!(
-            "{}: the file system that holds this image does not reserve the {least} that a mount needs (is a quota used up?). \
+            "{}: the file system that holds this image does not reserve the {least} that a mount needs: it is full, or a quota is used up. \
             Make room there, or mount with -o ro",
             image.display()
         ));
