@@ -71,7 +71,7 @@ impl Volume {
     /// Writes every dirty node.
     pub(crate) fn flush_all_nodes(&self, held: &PackState, cause: Cause) -> Result<()> {
         loop {
-            let dirty = self.nodes.dirty();
+            let dirty = self.node_cache.dirty();
             if dirty.iter().all(|n| !n.is_dirty()) {
                 return Ok(());
             }
@@ -165,7 +165,7 @@ impl Volume {
         self.untouched.store(false, Ordering::Release);
         self.space.checkpointed();
         self.promises.kept(|ino, note| {
-            if let Some(node) = self.nodes.get(ino.nid()) {
+            if let Some(node) = self.node_cache.get(ino.nid()) {
                 note(node.ino, &node.read());
             }
         });

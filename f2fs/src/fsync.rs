@@ -92,7 +92,7 @@ impl Volume {
         let since = self.nat.since_checkpoint(inode.ino.nid());
         (since.checkpointed || since.fsynced)
             && inode.dirty.load(Ordering::Acquire) == 0
-            && self.nodes.dirty_of(inode.ino).is_empty()
+            && self.node_cache.dirty_of(inode.ino).is_empty()
             && !self.promises.strays.lock().contains(&inode.ino)
     }
 
@@ -189,7 +189,7 @@ impl Volume {
             // Another fsync has overwritten a block in place and not flushed it yet. The block may now be a base.
             in_order = false;
         }
-        let dirty = self.nodes.dirty_of(ino);
+        let dirty = self.node_cache.dirty_of(ino);
         let of_kind = |wanted: fn(NodeKind) -> bool| -> Vec<Arc<Node>> {
             let is_wanted = |n: &&Arc<Node>| wanted(node::kind_of(node::footer(&n.read()).offset));
             dirty.iter().filter(|n| n.nid != ino.nid()).filter(is_wanted).cloned().collect()
@@ -292,7 +292,7 @@ mod tests {
         std::thread::scope(|s| {
             s.spawn(|| {
                 let held = vol.cp.read();
-                vol.write_nodes(&held, &vol.nodes.dirty(), Mark::Plain, Cause::Node).unwrap();
+                vol.write_nodes(&held, &vol.node_cache.dirty(), Mark::Plain, Cause::Node).unwrap();
             });
             assert!(dev.await_one());
             let before = flushes();

@@ -24,7 +24,7 @@ impl Volume {
         let contents = self.pressure.data.load(Relaxed) + self.pressure.dents.load(Relaxed) + brought;
         // Worst case: each content block changes a different node, each node a different NAT block, each block a
         // different segment.
-        let nodes = (self.nodes.dirty_count() + contents).min(self.space.nodes().into());
+        let nodes = (self.node_cache.dirty_count() + contents).min(self.space.nodes().into());
         let nat = (self.nat.dirty_count() + nodes).min(self.sb.nat_blocks().into());
         let written = contents + nodes;
         let changed = self.seg.lock().table.changed_count() as u64;

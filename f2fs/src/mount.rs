@@ -466,7 +466,7 @@ impl Volume {
         let ms = monotonic.as_millis() as u64;
         Ok(Volume {
             checksum_seed: format::inode::checksum_seed(&sb.uuid),
-            nodes: NodeCache::new(options.node_cache, pressure.clone()),
+            node_cache: NodeCache::new(options.node_cache, pressure.clone()),
             writers: Writers::default(),
             space: Space::new(cp.user_blocks, sb.max_nid(), blocks, cp.valid_nodes, cp.valid_inodes),
             cp_ver: AtomicU64::new(cp.version | u64::from(cp.crc) << 32),
@@ -487,10 +487,10 @@ impl Volume {
             clock,
             options,
             cp: RwLock::new(PackState { checkpoint: cp, second, sit_journal, torn: false, kbytes_written }),
-            names: Mutex::new(()),
+            renames: Mutex::new(()),
             nat,
             seg: Mutex::new(segments),
-            inodes: InodeTable::new(idle),
+            inode_table: InodeTable::new(idle),
             pressure,
             orphans,
             node_io: Mutex::new(()),

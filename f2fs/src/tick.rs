@@ -63,7 +63,7 @@ impl Volume {
     /// Writes every inode's dirty contents, while other operations run in between. Contents for which the log has no
     /// space wait for a checkpoint that frees segments.
     fn write_back_gently(&self) -> Result<()> {
-        let dirty: Vec<_> = self.inodes.dirty.lock().values().cloned().collect();
+        let dirty: Vec<_> = self.inode_table.dirty.lock().values().cloned().collect();
         for inode in dirty {
             let held = self.cp.read();
             let mut content = inode.content.write();
@@ -126,8 +126,8 @@ impl Volume {
 
     /// Inodes with changes newer than the last checkpoint.
     pub(crate) fn not_durable(&self) -> Vec<Ino> {
-        let dirty_nodes = self.nodes.dirty();
-        let dirty_contents: Vec<Ino> = self.inodes.dirty.lock().keys().copied().collect();
+        let dirty_nodes = self.node_cache.dirty();
+        let dirty_contents: Vec<Ino> = self.inode_table.dirty.lock().keys().copied().collect();
         let mut all = self.nat.changed_inodes();
         all.extend(dirty_nodes.iter().map(|node| node.ino));
         all.extend(dirty_contents);

@@ -80,7 +80,7 @@ impl FileSystem for Volume {
 
     fn forget(&self, ino: Ino, count: u64) {
         if let Some(ino) = inner(ino)
-            && self.inodes.unhold(ino, count)
+            && self.inode_table.unhold(ino, count)
             && let Err(e) = self.unreferenced(ino)
         {
             // No caller waits for a result; the inode stays an orphan, which the next mount frees.
@@ -174,7 +174,7 @@ impl FileSystem for Volume {
         if truncate && inode.kind == FileKind::Regular {
             self.set_size(&inode, 0)?;
         }
-        self.inodes.open(inode.ino);
+        self.inode_table.open(inode.ino);
         Ok(())
     }
 
@@ -194,7 +194,7 @@ impl FileSystem for Volume {
 
     fn release(&self, ino: Ino) {
         if let Some(ino) = inner(ino)
-            && self.inodes.close(ino)
+            && self.inode_table.close(ino)
             && let Err(e) = self.unreferenced(ino)
         {
             log::warn!("inode {ino}: could not be freed: {e}");

@@ -143,7 +143,7 @@ impl Volume {
 
     /// The number of nodes in memory, and how many of them hold deltas.
     pub fn nodes_in_memory(&self) -> (usize, usize) {
-        self.nodes.count()
+        self.node_cache.count()
     }
 
     /// The number of deltas of an inode, and their total bytes.

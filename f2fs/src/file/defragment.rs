@@ -261,7 +261,7 @@ impl Volume {
             move_addr_in(self, &m.node, &mut bytes, m.slot, *addr);
             // For readers without the inode's lock.
             m.node.note_move();
-            self.nodes.mark_dirty(&m.node);
+            self.node_cache.mark_dirty(&m.node);
             self.seg.lock().invalidate(m.from, age)?;
         }
         self.forget_extent(&inode.node);

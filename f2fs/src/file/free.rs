@@ -83,7 +83,7 @@ impl Volume {
         for (place, addr) in [(from, BlockAddr::NULL), (to, BlockAddr::NEW)] {
             let mut bytes = place.node.write();
             set_addr_in(self, &place.node, &mut bytes, place.slot, addr);
-            self.nodes.mark_dirty(&place.node);
+            self.node_cache.mark_dirty(&place.node);
         }
         self.space.moved();
         self.forget_extent(inode);

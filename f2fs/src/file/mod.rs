@@ -74,7 +74,7 @@ impl Volume {
                 taken += 1;
             }
             if taken > 0 {
-                self.nodes.mark_dirty(&p.node);
+                self.node_cache.mark_dirty(&p.node);
             }
         }
         self.add_blocks(node, taken);

@@ -347,7 +347,7 @@ impl Volume {
     /// Frees preallocated blocks that logs in memory have not grown into. Not when they are closed: SQLite closes a
     /// persistent journal after each transaction. The caller prevents all changes.
     pub(crate) fn give_back_ahead(&self, _alone: &mut PackState) -> Result<()> {
-        for inode in self.inodes.of_kind(vfs::FileKind::Regular) {
+        for inode in self.inode_table.of_kind(vfs::FileKind::Regular) {
             let mut content = inode.content.write();
             let Some(ahead) = content.frames.take_ahead() else { continue };
             if self.clusters(&inode)?.is_some() || inode.node.inode(|r| r.i_links.get()) == 0 {

@@ -275,7 +275,7 @@ impl Volume {
                     }
                 }
                 if moved || in_zone > 0 {
-                    self.nodes.mark_dirty(&place.node);
+                    self.node_cache.mark_dirty(&place.node);
                 }
             }
             // The device write needs no lock that other threads need: they cannot see the new addresses before the
@@ -301,7 +301,7 @@ impl Volume {
     /// are left. `alone` proves that no other thread makes changes meanwhile, so no holder of an inode's lock can be
     /// waiting for this call.
     pub(crate) fn flush_all_contents(&self, alone: &mut PackState) -> Result<u64> {
-        let dirty: Vec<Arc<Inode>> = self.inodes.dirty.lock().values().cloned().collect();
+        let dirty: Vec<Arc<Inode>> = self.inode_table.dirty.lock().values().cloned().collect();
         // Directories and nodes must be placed in any case.
         let (files, dirs): (Vec<_>, Vec<_>) = match self.seg.lock().are_files_last() {
             true => dirty.into_iter().partition(|i| i.kind != FileKind::Directory),
@@ -322,7 +322,7 @@ impl Volume {
     pub(crate) fn drop_contents(&self, inode: &Arc<Inode>, content: &mut Content) {
         let n = inode.dirty.load(Ordering::Acquire);
         content.pages.clear();
-        self.inodes.dir_blocks.fetch_sub(content.dir.len() as u64, Ordering::Relaxed);
+        self.inode_table.dir_blocks.fetch_sub(content.dir.len() as u64, Ordering::Relaxed);
         content.dir.clear();
         inode.lost_dirty(self, n);
     }
@@ -341,7 +341,7 @@ impl Volume {
             or_wait(self.write_back(held, inode, content, Writeback::Background))?;
         }
         while over() {
-            let others: Vec<Arc<Inode>> = self.inodes.dirty.lock().values().cloned().collect();
+            let others: Vec<Arc<Inode>> = self.inode_table.dirty.lock().values().cloned().collect();
             let mut progress = false;
             for other in others.iter().filter(|o| o.ino != inode.ino && o.kind != FileKind::Directory) {
                 // Waiting for the lock could deadlock with a thread that waits for this inode.

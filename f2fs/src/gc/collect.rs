@@ -143,7 +143,7 @@ impl Volume {
             let here = self.nat.get(owner.nid).is_ok_and(|e| e.addr == addr);
             match self.node(owner.nid) {
                 Ok(n) if here => {
-                    self.nodes.mark_dirty(&n);
+                    self.node_cache.mark_dirty(&n);
                     live.push(n);
                 }
                 Err(Error::Device(e)) => return Err(e.into()),
@@ -278,7 +278,7 @@ impl Volume {
             move_addr_in(self, &l.node, &mut bytes, l.slot.into(), *addr);
             // The old block stays intact until the next checkpoint.
             l.node.note_move();
-            self.nodes.mark_dirty(&l.node);
+            self.node_cache.mark_dirty(&l.node);
         }
         self.counters.moved(work.when == When::Foreground, to.len() as u64, threaded);
         out

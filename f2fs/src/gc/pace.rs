@@ -69,9 +69,9 @@ impl Volume {
         if self.untouched.load(Ordering::Acquire) {
             self.leave_clean_state()?;
         }
-        if self.nodes.dirty_count() > self.dirty_nodes_limit() {
+        if self.node_cache.dirty_count() > self.dirty_nodes_limit() {
             let held = self.cp.read();
-            let dirty = self.nodes.dirty();
+            let dirty = self.node_cache.dirty();
             or_wait(self.write_nodes(&held, &dirty, Mark::Plain, Cause::Node))?;
         }
         match self.lack() {

@@ -77,7 +77,7 @@ impl Volume {
             self.add_links(&dir, 1);
         }
         self.touch_dir(&dir);
-        self.inodes.hold(inode.ino);
+        self.inode_table.hold(inode.ino);
         Ok(Entry { attr: self.attr(&inode)? })
     }
 
@@ -92,7 +92,7 @@ impl Volume {
         let place = self.orphans.place()?;
         let inode = self.new_inode(&change, &dir, None, wish)?;
         self.add_links(&inode, -1);
-        self.inodes.hold(inode.ino);
+        self.inode_table.hold(inode.ino);
         self.orphans.put(inode.ino, place);
         Ok(Entry { attr: self.attr(&inode)? })
     }
@@ -111,7 +111,7 @@ impl Volume {
         let ino = nid.as_ino();
         let mut bytes: Box<Block> = Box::new([0; 4096]);
         self.fill_inode(&mut bytes, ino, dir, name, wish, &inherit);
-        let node = self.nodes.insert(nid, ino, bytes);
+        let node = self.node_cache.insert(nid, ino, bytes);
         self.edit(&node, |_| ());
         let inode = self.adopt_inode(ino, wish.kind, node);
         let finish = || -> Result<()> {
@@ -322,7 +322,7 @@ impl Volume {
         }
         self.edit_inode(&inode.node, |r| touch(r, Touch::Changed, now));
         self.touch_dir(&dir);
-        self.inodes.hold(inode.ino);
+        self.inode_table.hold(inode.ino);
         Ok(Entry { attr: self.attr(&inode)? })
     }
 }

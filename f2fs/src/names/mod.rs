@@ -57,12 +57,12 @@ impl Volume {
         let inode = self.outer(ino)?;
         // Reference first, check second: a thread that removes the last name meanwhile sees the reference, or this
         // check sees that there is no name.
-        self.inodes.hold(inode.ino);
+        self.inode_table.hold(inode.ino);
         let found = self.attr(&inode).and_then(|attr| match attr.nlink {
             0 => Err(vfs::Error::NotFound.into()),
             _ => Ok(vfs::Entry { attr }),
         });
-        if found.is_err() && self.inodes.unhold(inode.ino, 1) {
+        if found.is_err() && self.inode_table.unhold(inode.ino, 1) {
             self.unreferenced(inode.ino)?;
         }
         found
@@ -73,7 +73,7 @@ impl Volume {
         let inode = self.named(found.ok_or(vfs::Error::NotFound)?.ino, dir, name)?;
         let attr = self.attr(&inode)?;
         self.note_sighting(&inode, dir, name);
-        self.inodes.hold(inode.ino);
+        self.inode_table.hold(inode.ino);
         Ok(vfs::Entry { attr })
     }
 

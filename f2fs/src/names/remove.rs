@@ -101,10 +101,10 @@ impl Volume {
             self.promises.names.lock().died(inode.ino, known);
         }
         let last = || inode.node.inode(|r| (Ino(r.i_pino.get()), r.name().to_vec()));
-        self.inodes.gone.note(inode.ino, last);
+        self.inode_table.gone.note(inode.ino, last);
         self.orphans.put(inode.ino, place);
         drop(locked);
-        if !self.inodes.is_held(inode.ino) {
+        if !self.inode_table.is_held(inode.ino) {
             self.remove_orphan(held, inode)?;
         }
         Ok(())
@@ -134,7 +134,7 @@ impl Volume {
         self.drop_contents(inode, &mut content);
         self.free_inode_blocks(inode)?;
         drop(content);
-        self.inodes.drop_inode(inode.ino);
+        self.inode_table.drop_inode(inode.ino);
         if self.options.prealloc.is_some() {
             self.seg.lock().leave_window(inode.ino);
         }
@@ -163,7 +163,7 @@ impl Volume {
             return Ok(());
         }
         let change = self.begin_modest()?;
-        if self.inodes.is_held(ino) || !self.orphans.contains(ino) {
+        if self.inode_table.is_held(ino) || !self.orphans.contains(ino) {
             return Ok(());
         }
         let inode = match self.inode(ino) {
@@ -208,7 +208,7 @@ mod tests {
         let inode = vol.outer(f).unwrap();
         let (removed, linked) = std::thread::scope(|s| {
             // Between counting names and listing the orphan, the thread records the removed name.
-            let hold = vol.inodes.gone.hold();
+            let hold = vol.inode_table.gone.hold();
             let remover = s.spawn(|| vol.unlink(vol.root(), b"f"));
             while inode.node.inode(|r| r.i_links.get()) > 0 {
                 std::thread::yield_now();

@@ -89,7 +89,7 @@ impl Volume {
         let change = self.begin_modest()?;
         // Renames between directories run one at a time: the tree must not change while ancestors are checked. A rename
         // within one directory changes no parent.
-        let _names = (from.0 != to.0).then(|| self.names.lock());
+        let _names = (from.0 != to.0).then(|| self.renames.lock());
         let (from_dir, to_dir) = (self.outer_dir(from.0)?, self.outer_dir(to.0)?);
         let (from_name, to_name) = (from.1, to.1);
         let across = from_dir.ino != to_dir.ino;

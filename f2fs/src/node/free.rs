@@ -46,7 +46,7 @@ impl Volume {
                 }
             }
             if !gone.is_empty() {
-                self.nodes.mark_dirty(node);
+                self.node_cache.mark_dirty(node);
             }
         }
         let age = self.mounted_seconds();

@@ -120,7 +120,7 @@ impl Volume {
     /// The node of an inode, if this number belongs to an inode.
     pub(crate) fn inode_node(&self, nid: Nid) -> Result<Option<Arc<Node>>> {
         let entry = self.nat.get(nid)?;
-        let there = entry.ino == nid.as_ino() && (entry.addr != BlockAddr::NULL || self.nodes.get(nid).is_some());
+        let there = entry.ino == nid.as_ino() && (entry.addr != BlockAddr::NULL || self.node_cache.get(nid).is_some());
         if there { self.node(nid).map(Some) } else { Ok(None) }
     }
 
@@ -235,7 +235,7 @@ impl Volume {
             // there, and break the promises of files synced afterwards.
             node::delta::init(&mut bytes);
         }
-        let n = self.nodes.insert(nid, inode.ino, bytes);
+        let n = self.node_cache.insert(nid, inode.ino, bytes);
         self.edit(&n, |_| ());
         self.edit_inode(inode, |r| r.i_blocks = (r.i_blocks.get() + 1).into());
         Ok(n)
@@ -256,7 +256,7 @@ impl Volume {
             self.promises.reshaped(node.ino);
         }
         self.nat.release(node.nid)?;
-        self.nodes.drop_node(node);
+        self.node_cache.drop_node(node);
         self.space.give_node(is_inode);
         Ok(())
     }
@@ -345,7 +345,7 @@ mod tests {
             let freer = s.spawn(|| {
                 let _change = vol.cp.read();
                 let place = vol.orphans.take(doomed.ino);
-                vol.inodes.drop_inode(doomed.ino);
+                vol.inode_table.drop_inode(doomed.ino);
                 vol.free_node(&doomed.node, true).unwrap();
                 drop(place);
             });

@@ -83,8 +83,8 @@ impl Volume {
         for node in nodes {
             let _bytes = node.write();
             // A node freed meanwhile stays freed.
-            if self.nodes.get(node.nid).is_some_and(|known| Arc::ptr_eq(&known, node)) {
-                self.nodes.mark_dirty(node);
+            if self.node_cache.get(node.nid).is_some_and(|known| Arc::ptr_eq(&known, node)) {
+                self.node_cache.mark_dirty(node);
             }
         }
     }
@@ -154,7 +154,7 @@ impl Volume {
                 Mark::Plain if is_inode => self.promises.inode_strayed(node.ino),
                 _ => {}
             }
-            self.nodes.mark_clean(node);
+            self.node_cache.mark_clean(node);
             // Readers of this node need not wait while the other nodes are written.
             drop(bytes);
             if let Some(mut full) = full {
@@ -179,7 +179,7 @@ impl Volume {
 
     /// A node from memory or the device, checked to be the requested one.
     pub(crate) fn node(&self, nid: Nid) -> Result<Arc<Node>> {
-        if let Some(n) = self.nodes.get(nid) {
+        if let Some(n) = self.node_cache.get(nid) {
             return Ok(n);
         }
         loop {
@@ -193,7 +193,7 @@ impl Volume {
                 Err(_) if moved() => {}
                 Err(e) => return Err(e),
             }
-            if let Some(n) = self.nodes.get(nid) {
+            if let Some(n) = self.node_cache.get(nid) {
                 return Ok(n);
             }
         }
@@ -212,7 +212,7 @@ impl Volume {
         if self.sb.locate(addr).is_none() {
             return Err(corrupt(format!("NAT entry of node {nid}: address {addr} is outside the main area")));
         }
-        let mut bytes = self.nodes.block(nid);
+        let mut bytes = self.node_cache.block(nid);
         self.dev.read(Lba(addr.0.into()), &mut *bytes, Cause::Node.of(owner))?;
         let f = node::footer(&bytes);
         if f.nid != nid {
@@ -233,14 +233,14 @@ impl Volume {
             node::delta::verify(self.checksum_seed, &bytes)
                 .at(|| format!("delta node {nid} of inode {ino} at block {addr}"))?;
         }
-        Ok(self.nodes.insert_read(nid, ino, bytes, current))
+        Ok(self.node_cache.insert_read(nid, ino, bytes, current))
     }
 
     /// Changes a node's bytes and marks it dirty.
     pub(crate) fn edit<T>(&self, node: &Arc<Node>, f: impl FnOnce(&mut format::Block) -> T) -> T {
         let mut bytes = node.write();
         let out = f(&mut bytes);
-        self.nodes.mark_dirty(node);
+        self.node_cache.mark_dirty(node);
         out
     }
 

@@ -46,7 +46,7 @@ impl Volume {
                 raw.set_addr(d, slot, BlockAddr::NULL);
             }
         }
-        let node = self.nodes.insert(link.nid, link.ino, bytes);
+        let node = self.node_cache.insert(link.nid, link.ino, bytes);
         self.edit(&node, |_| ());
         Ok(())
     }
@@ -229,7 +229,7 @@ impl Volume {
     fn set_slot(&self, place: &Place, slot: u32, to: BlockAddr) {
         let mut bytes = place.node.write();
         set_addr_in(self, &place.node, &mut bytes, slot, to);
-        self.nodes.mark_dirty(&place.node);
+        self.node_cache.mark_dirty(&place.node);
     }
 
     /// Removes a block from its present slot (kernel `check_index_in_prev_nodes`).

@@ -137,7 +137,7 @@ impl Volume {
                 // The mark stays but no longer counts.
                 self.space.unwritten_by(-1);
                 given += 1;
-                self.nodes.mark_dirty(&packed.node);
+                self.node_cache.mark_dirty(&packed.node);
             }
             self.space.give(given);
             self.add_blocks(&inode.node, -(given as i64));
@@ -165,7 +165,7 @@ impl Volume {
                     set_addr_in(self, &packed.node, &mut bytes, slot, BlockAddr::NEW);
                 }
                 self.space.unwritten_by(1);
-                self.nodes.mark_dirty(&packed.node);
+                self.node_cache.mark_dirty(&packed.node);
             }
             self.add_blocks(&inode.node, taken as i64);
             self.edit_inode(&inode.node, |r| {

@@ -243,7 +243,7 @@ impl Volume {
             freed += u64::from(addr == BlockAddr::NULL && before != BlockAddr::NULL);
             set_addr_in(self, &place.node, &mut bytes, place.slot + k, addr);
         }
-        self.nodes.mark_dirty(&place.node);
+        self.node_cache.mark_dirty(&place.node);
         self.space.give(freed);
         let saved = cluster.packed.as_ref().map_or(0, |packed| i64::from(n) - packed.len() as i64);
         let at = to.into_iter().zip(blocks).map(|(addr, (_, block))| (addr, block)).collect();
