@@ -10,9 +10,9 @@ use crate::error::{Error, Result};
 use crate::fields::{Touch, touch};
 use crate::inode::Inode;
 use crate::pack::PackState;
-use crate::volume::Volume;
+use crate::xattr::Xattrs;
 
-impl Volume {
+impl Xattrs {
     fn stored_acl(&self, inode: &Inode, index: u8) -> Result<Option<Acl>> {
         match self.xattr(inode, index, b"")? {
             None => Ok(None),

@@ -6,6 +6,7 @@ use device::clock::Time;
 use format::inode::{InodeFlags, extra_end};
 use vfs::{Attr, SetAttr, SetTime};
 
+use crate::context::Begin;
 use crate::error::Result;
 use crate::fields::{Touch, touch};
 use crate::file::write::kill_suid_sgid;
@@ -59,7 +60,7 @@ impl Volume {
     pub(crate) fn set_attributes(&self, inode: &Arc<Inode>, set: &SetAttr) -> Result<Attr> {
         self.check_settable(inode, set)?;
         if let Some(size) = set.size {
-            self.set_size(inode, size)?;
+            self.set_size(self, inode, size)?;
         }
         let change = self.begin_modest()?;
         let _content = inode.content.write();

@@ -17,6 +17,7 @@ use format::inode::{Advise, Inline, InodeFlags, extra_end};
 use format::superblock::Features;
 use vfs::{FileFlags, FileKind, Flags};
 
+use crate::context::Begin;
 use crate::error::Result;
 use crate::fields::{Touch, put_method, touch};
 use crate::inode::{Content, Inode};

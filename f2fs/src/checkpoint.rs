@@ -10,7 +10,19 @@
 
 mod invariants;
 
+use crate::context::Context;
+use crate::delta::Deltas;
+use crate::dir::Names;
+use crate::file::Files;
+use crate::inode::Inodes;
+use crate::invariant::Sound;
+use crate::node::Nodes;
+use crate::promises::Promises;
+use crate::segment::Logs;
+use crate::xattr::Xattrs;
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
 
 use device::Lba;
@@ -25,9 +37,32 @@ use crate::error::{Error, Result};
 use crate::node::write::Mark;
 use crate::pack::{PackState, Reason};
 use crate::segment::Segments;
-use crate::volume::Volume;
 
-impl Volume {
+/// Checkpoints: all state becomes durable at once.
+pub struct Checkpoints {
+    pub(crate) ctx: Arc<Context>,
+    pub(crate) logs: Arc<Logs>,
+    pub(crate) promises: Arc<Promises>,
+    pub(crate) nodes: Arc<Nodes>,
+    pub(crate) inodes: Arc<Inodes>,
+    pub(crate) xattrs: Arc<Xattrs>,
+    pub(crate) deltas: Arc<Deltas>,
+    pub(crate) files: Arc<Files>,
+    pub(crate) names: Arc<Names>,
+    /// Which counts were right at mount.
+    pub(crate) sound: Sound,
+    /// Monotonic time of the last checkpoint, in milliseconds.
+    pub(crate) last_checkpoint: AtomicU64,
+}
+
+impl std::ops::Deref for Checkpoints {
+    type Target = Names;
+    fn deref(&self) -> &Names {
+        &self.names
+    }
+}
+
+impl Checkpoints {
     /// Writes a checkpoint if the NAT needs one: node numbers become free only by a checkpoint, or too many entries are
     /// in memory. Contents for which the log has no space wait for a later one.
     pub(crate) fn relieve_nat(&self) -> Result<()> {
@@ -286,6 +321,7 @@ fn data_summaries(seg: &mut Segments, nat: &[u8; JOURNAL_BYTES], sit: &[u8; JOUR
 mod tests {
     use std::time::Duration;
 
+    use crate::volume::Volume;
     use vfs::FileSystem;
 
     use super::*;

@@ -26,6 +26,7 @@ use format::{Ino, Nid};
 use vfs::FileKind;
 
 use crate::cause::Cause;
+use crate::context::{Begin, Change};
 use crate::delta::Beside;
 use crate::error::{Error, Result};
 use crate::fields::{put_advise, stamp_of};
@@ -35,12 +36,12 @@ use crate::node::write::Mark;
 use crate::pack::Reason;
 use crate::promises::{Sighting, Since};
 use crate::segment::temperature::Writeback;
-use crate::volume::{Change, Volume};
+use crate::volume::Volume;
 
 impl Volume {
     /// Makes a file or directory durable. The caller holds no lock.
     pub(crate) fn fsync_inode(&self, inode: &Arc<Inode>, data_only: bool) -> Result<()> {
-        if self.options.read_only {
+        if self.is_read_only() {
             return Ok(());
         }
         self.check_writable()?;

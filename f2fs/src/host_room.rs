@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use device::host_room::Change as Room;
 use format::sit::SIT_ENTRIES;
 
-use crate::volume::Volume;
+use crate::file::Files;
 
 /// Most blocks that a change adds, not counting admitted contents.
 pub(crate) const BROUGHT: u64 = 64;
@@ -18,7 +18,7 @@ const PACK: u64 = 32;
 /// Minimum average of blocks that a log writes to a segment before it leaves it and writes its summary.
 const BLOCKS_PER_SUMMARY: u64 = 64;
 
-impl Volume {
+impl Files {
     /// Most blocks that a checkpoint of everything accepted would write; writers add `brought` more blocks of contents.
     pub(crate) fn debt(&self, brought: u64) -> u64 {
         let contents = self.pressure.data.load(Relaxed) + self.pressure.dents.load(Relaxed) + brought;

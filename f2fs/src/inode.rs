@@ -15,6 +15,11 @@ pub(crate) mod heat;
 pub(crate) mod known;
 pub(crate) mod luck;
 
+use crate::context::Context;
+use crate::node::Nodes;
+use crate::orphan::Orphans;
+use crate::promises::Promises;
+use crate::segment::Logs;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -32,6 +37,23 @@ use dir_block::DirBlock;
 use heat::Heat;
 use known::Frames;
 use luck::Luck;
+
+/// The inodes of a mounted volume that are in use, and those without a name.
+pub struct Inodes {
+    pub(crate) ctx: Arc<Context>,
+    pub(crate) logs: Arc<Logs>,
+    pub(crate) promises: Arc<Promises>,
+    pub(crate) nodes: Arc<Nodes>,
+    pub(crate) inode_table: InodeTable,
+    pub(crate) orphans: Orphans,
+}
+
+impl std::ops::Deref for Inodes {
+    type Target = Nodes;
+    fn deref(&self) -> &Nodes {
+        &self.nodes
+    }
+}
 
 const SHARDS: usize = 16;
 /// Minimum of idle inodes kept.

@@ -29,6 +29,8 @@ mod changes;
 mod chattr;
 mod checkpoint;
 pub mod compress;
+mod context;
+mod counters;
 pub mod delta;
 pub mod dir;
 mod error;
@@ -46,6 +48,7 @@ mod names;
 mod nat;
 mod no_key;
 mod node;
+mod options;
 mod orphan;
 pub mod owners;
 mod pack;
@@ -71,8 +74,9 @@ pub use ::device;
 /// The traits that a volume implements, and their types.
 pub use ::vfs;
 pub use mount::MountError;
+pub use options::{CheckpointChoice, MountOptions, RollForward};
 pub use segment::temperature::Mode;
-pub use volume::{CheckpointChoice, MountOptions, RollForward, Volume};
+pub use volume::Volume;
 
 /// The README's example, so that it is compiled and run.
 #[cfg(doctest)]

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use device::clock::Clock;
 use device::{BlockDevice, Lba};
@@ -18,28 +18,40 @@ use victim::memory::Memory;
 
 use crate::cause::Cause;
 use crate::changes::Changes;
+use crate::checkpoint::Checkpoints;
+use crate::context::Context;
+use crate::counters::Counters;
+use crate::delta::Deltas;
 use crate::delta::bases::Bases;
 use crate::delta::kept::IN_MEMORY;
+use crate::dir::Names;
 use crate::error::{At, Error, Result};
+use crate::file::Files;
 use crate::file::writers::Writers;
+use crate::gc::Cleaning;
 use crate::gc::cleaner::Cleaner;
 use crate::gc::pacer::Pacer;
 use crate::health::Health;
 use crate::inode::InodeTable;
+use crate::inode::Inodes;
 use crate::invariant::Sound;
 use crate::nat::Nat;
+use crate::node::Nodes;
 use crate::node::cache::NodeCache;
+use crate::options::{CheckpointChoice, MountOptions, RollForward};
 use crate::orphan::Orphans;
 use crate::pack::PackState;
 use crate::promises::Promises;
 use crate::promises::flush_gate::FlushGate;
 use crate::replacement::Cache;
+use crate::segment::Logs;
 use crate::segment::log::Log;
 use crate::segment::table::SegmentTable;
 use crate::segment::temperature::Mode;
 use crate::segment::{Pressure, Segments, zones};
 use crate::space::Space;
-use crate::volume::{CheckpointChoice, Counters, MountOptions, RollForward, Volume};
+use crate::volume::Volume;
+use crate::xattr::Xattrs;
 
 mod choose;
 
@@ -399,19 +411,17 @@ impl Volume {
         let bases = makes_deltas.then(|| Arc::new(Bases::new(dev.clone())));
         let dev: Arc<dyn BlockDevice> = bases.clone().map_or(dev, |bases| bases);
 
-        let mut vol = Self::assemble(dev, clock, options, sb, cp, pack, second)?;
-        vol.bases = bases;
-        if !vol.options.read_only {
+        let vol = Self::assemble(dev, bases, clock, options, sb, cp, pack, second)?;
+        if !vol.is_read_only() {
             vol.recover().map_err(MountError::RollForward)?;
         }
-        if wanted_read_only {
-            vol.options.read_only = true;
-        }
+        vol.ctx.read_only.fetch_or(wanted_read_only, Ordering::AcqRel);
         Ok(Arc::new(vol))
     }
 
     fn assemble(
         dev: Arc<dyn BlockDevice>,
+        bases: Option<Arc<Bases>>,
         clock: Arc<dyn Clock>,
         mut options: MountOptions,
         sb: SuperBlock,
@@ -460,54 +470,142 @@ impl Volume {
         let sound = Sound::of(&cp, sums);
         let blocks = (cp.valid_blocks, sums.total());
         let idle = options.node_cache;
-        let overprov_segs = cp.overprov_segs;
         let nat = Nat::new(dev.clone(), sb.clone(), cp.nat_bitmap.clone(), nat_journal, cp.next_free_nid);
         let now = clock.now();
         let ms = monotonic.as_millis() as u64;
-        Ok(Volume {
+        let space = Space::new(cp.user_blocks, sb.max_nid(), blocks, cp.valid_nodes, cp.valid_inodes);
+        let gc = options.gc;
+        let counters = Arc::new(Counters::default());
+        let ctx = Arc::new(Context {
             checksum_seed: format::inode::checksum_seed(&sb.uuid),
-            node_cache: NodeCache::new(options.node_cache, pressure.clone()),
-            writers: Writers::default(),
-            space: Space::new(cp.user_blocks, sb.max_nid(), blocks, cp.valid_nodes, cp.valid_inodes),
             cp_ver: AtomicU64::new(cp.version | u64::from(cp.crc) << 32),
             elapsed_base: cp.elapsed,
             mounted_at: monotonic,
-            last_checkpoint: AtomicU64::new(ms),
-            last_writeback: AtomicU64::new(ms),
             generation: AtomicU64::new(now.secs as u64 ^ u64::from(now.nanos)),
-            cleaner: Cleaner::new(Pacer::new(&options.gc, monotonic)),
-            gc: Mutex::new(options.gc),
-            overprov_segs,
-            sound,
-            accountant: Mutex::default(),
-            reported_too: Mutex::default(),
+            overprov_segs: cp.overprov_segs,
             dev,
-            bases: None,
             sb,
             clock,
+            read_only: AtomicBool::new(options.read_only),
             options,
             cp: RwLock::new(PackState { checkpoint: cp, second, sit_journal, torn: false, kbytes_written }),
-            renames: Mutex::new(()),
-            nat,
-            seg: Mutex::new(segments),
-            inode_table: InodeTable::new(idle),
-            pressure,
-            orphans,
-            node_io: Mutex::new(()),
-            data_io: Mutex::new(()),
-            promises: Promises::default(),
-            hotness: Mutex::default(),
-            kept_pages: Mutex::new(Cache::new(IN_MEMORY, IN_MEMORY / 8)),
-            flushes: FlushGate::default(),
             used: AtomicBool::new(false),
             untouched: AtomicBool::new(true),
             health: Health::default(),
             changes: Changes::default(),
             changed: AtomicBool::new(false),
-            relieved: AtomicU64::new(0),
             closed: AtomicBool::new(false),
+            counters: counters.clone(),
+        });
+        let promises = Arc::new(Promises::default());
+        let logs = Arc::new(Logs {
+            ctx: ctx.clone(),
+            seg: Mutex::new(segments),
+            pressure: pressure.clone(),
+            data_io: Mutex::new(()),
+        });
+        let nodes = Arc::new(Nodes {
+            ctx: ctx.clone(),
+            logs: logs.clone(),
+            promises: promises.clone(),
+            nat,
+            node_cache: NodeCache::new(idle, pressure),
+            space,
+            node_io: Mutex::new(()),
+        });
+        let inodes = Arc::new(Inodes {
+            ctx: ctx.clone(),
+            logs: logs.clone(),
+            promises: promises.clone(),
+            nodes: nodes.clone(),
+            inode_table: InodeTable::new(idle),
+            orphans,
+        });
+        let xattrs = Arc::new(Xattrs {
+            ctx: ctx.clone(),
+            logs: logs.clone(),
+            promises: promises.clone(),
+            nodes: nodes.clone(),
+            inodes: inodes.clone(),
+        });
+        let deltas = Arc::new(Deltas {
+            ctx: ctx.clone(),
+            logs: logs.clone(),
+            promises: promises.clone(),
+            nodes: nodes.clone(),
+            inodes: inodes.clone(),
+            xattrs: xattrs.clone(),
+            bases,
+            hotness: Mutex::default(),
+            kept_pages: Mutex::new(Cache::new(IN_MEMORY, IN_MEMORY / 8)),
+        });
+        let files = Arc::new(Files {
+            ctx: ctx.clone(),
+            logs: logs.clone(),
+            promises: promises.clone(),
+            nodes: nodes.clone(),
+            inodes: inodes.clone(),
+            xattrs: xattrs.clone(),
+            deltas: deltas.clone(),
+            writers: Writers::default(),
+        });
+        let names = Arc::new(Names {
+            ctx: ctx.clone(),
+            logs: logs.clone(),
+            promises: promises.clone(),
+            nodes: nodes.clone(),
+            inodes: inodes.clone(),
+            xattrs: xattrs.clone(),
+            deltas: deltas.clone(),
+            files: files.clone(),
+            renames: Mutex::new(()),
             dir_blocks_brought: AtomicU64::new(0),
-            counters: Counters::default(),
+        });
+        let checkpoints = Arc::new(Checkpoints {
+            ctx: ctx.clone(),
+            logs: logs.clone(),
+            promises: promises.clone(),
+            nodes: nodes.clone(),
+            inodes: inodes.clone(),
+            xattrs: xattrs.clone(),
+            deltas: deltas.clone(),
+            files: files.clone(),
+            names: names.clone(),
+            sound,
+            last_checkpoint: AtomicU64::new(ms),
+        });
+        let cleaning = Arc::new(Cleaning {
+            ctx: ctx.clone(),
+            logs: logs.clone(),
+            promises: promises.clone(),
+            nodes: nodes.clone(),
+            inodes: inodes.clone(),
+            xattrs: xattrs.clone(),
+            deltas: deltas.clone(),
+            files: files.clone(),
+            names: names.clone(),
+            checkpoints: checkpoints.clone(),
+            cleaner: Cleaner::new(Pacer::new(&gc, monotonic)),
+            gc: Mutex::new(gc),
+        });
+        Ok(Volume {
+            ctx,
+            logs,
+            promises,
+            nodes,
+            inodes,
+            xattrs,
+            deltas,
+            files,
+            names,
+            checkpoints,
+            cleaning,
+            flushes: FlushGate::default(),
+            relieved: AtomicU64::new(0),
+            last_writeback: AtomicU64::new(ms),
+            accountant: Mutex::default(),
+            reported_too: Mutex::default(),
+            counters,
         })
     }
 }

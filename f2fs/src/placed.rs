@@ -7,10 +7,10 @@ use format::BlockAddr;
 use parking_lot::MutexGuard;
 
 use crate::cause::Cause;
+use crate::segment::Logs;
 use crate::streams::Streams;
-use crate::volume::Volume;
 
-impl Volume {
+impl Logs {
     /// Sets the placement handle for blocks that are about to be written there for this cause. The caller does not hold
     /// the segment lock.
     pub(crate) fn place(&self, at: BlockAddr, blocks: u32, cause: u8) {

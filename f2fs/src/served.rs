@@ -7,7 +7,8 @@ use vfs::{Accountant, Cleaned, FileSystem, FreeFragments, Look, Owner, Reason, R
 
 use crate::cause::Cause;
 use crate::gc::settings::Settings;
-use crate::volume::{CheckpointChoice, Volume};
+use crate::options::CheckpointChoice;
+use crate::volume::Volume;
 
 /// Data blocks addressed by a direct node.
 const PER_NODE: u64 = 1018;
@@ -49,7 +50,7 @@ impl vfs::Volume for Volume {
     }
 
     fn free_fragments(&self) -> FreeFragments {
-        Volume::free_fragments(self)
+        self.logs.free_fragments()
     }
 
     fn largest_file(&self, free: u64) -> Option<u64> {

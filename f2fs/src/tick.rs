@@ -75,7 +75,7 @@ impl Volume {
     /// Makes everything durable. If an earlier checkpoint failed, tries again to write all that is in memory; if that
     /// succeeds, changes are accepted again.
     pub(crate) fn sync_all(&self) -> Result<()> {
-        if self.options.read_only || self.closed.load(Ordering::Acquire) {
+        if self.is_read_only() || self.closed.load(Ordering::Acquire) {
             return Ok(());
         }
         if !self.health.is_sound() {
@@ -104,7 +104,7 @@ impl Volume {
         if self.closed.load(Ordering::Acquire) {
             return Ok(());
         }
-        if self.options.read_only {
+        if self.is_read_only() {
             self.closed.store(true, Ordering::Release);
             return Ok(());
         }

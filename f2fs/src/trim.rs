@@ -60,8 +60,8 @@ impl Volume {
 mod tests {
     use vfs::FileSystem;
 
+    use crate::options::MountOptions;
     use crate::rig::{blocks, file, judge, mounted, read, write};
-    use crate::volume::MountOptions;
 
     #[test]
     fn the_device_is_told_of_holes_and_of_nothing_that_is_needed() {

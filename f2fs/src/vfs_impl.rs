@@ -12,6 +12,7 @@ use format::inode::{Advise, InodeFlags};
 use format::superblock::Features;
 use format::xattr::{index, split_name};
 
+use crate::context::Begin;
 use crate::names::create::Wish;
 use crate::no_key;
 use crate::volume::Volume;
@@ -49,13 +50,13 @@ impl FileSystem for Volume {
     }
 
     fn read_only(&self) -> bool {
-        self.options.read_only
+        self.is_read_only()
     }
 
     fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Entry> {
         self.note_use();
         if name == b"." {
-            return Ok(self.itself(parent)?);
+            return Ok(self.itself(self, parent)?);
         }
         let dir = self.outer_dir(parent)?;
         // Under the directory's lock: the name must not be removed before the reference is counted. A shared lock is
@@ -81,7 +82,7 @@ impl FileSystem for Volume {
     fn forget(&self, ino: Ino, count: u64) {
         if let Some(ino) = inner(ino)
             && self.inode_table.unhold(ino, count)
-            && let Err(e) = self.unreferenced(ino)
+            && let Err(e) = self.unreferenced(self, ino)
         {
             // No caller waits for a result; the inode stays an orphan, which the next mount frees.
             log::warn!("inode {ino}: could not be freed: {e}");
@@ -125,13 +126,13 @@ impl FileSystem for Volume {
             return Err(Error::Invalid("mknod makes neither directories nor symlinks"));
         }
         let wish = Wish { caller, kind: new.kind, perm: new.perm, umask: new.umask, rdev: new.rdev, target: b"" };
-        Ok(self.create(parent, name, &wish)?)
+        Ok(self.create(self, parent, name, &wish)?)
     }
 
     fn mkdir(&self, caller: Caller, parent: Ino, name: &[u8], perm: u16, umask: u16) -> Result<Entry> {
         let rdev = DeviceNumber::default();
         let wish = Wish { caller, kind: FileKind::Directory, perm, umask, rdev, target: b"" };
-        Ok(self.create(parent, name, &wish)?)
+        Ok(self.create(self, parent, name, &wish)?)
     }
 
     fn symlink(&self, caller: Caller, parent: Ino, name: &[u8], target: &[u8]) -> Result<Entry> {
@@ -143,36 +144,36 @@ impl FileSystem for Volume {
         }
         let rdev = DeviceNumber::default();
         let wish = Wish { caller, kind: FileKind::Symlink, perm: 0o777, umask: 0, rdev, target };
-        Ok(self.create(parent, name, &wish)?)
+        Ok(self.create(self, parent, name, &wish)?)
     }
 
     fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Entry> {
-        Ok(self.link_inode(ino, parent, name)?)
+        Ok(self.link_inode(self, ino, parent, name)?)
     }
 
     fn unlink(&self, parent: Ino, name: &[u8]) -> Result<()> {
-        Ok(self.remove_name(parent, name, false)?)
+        Ok(self.remove_name(self, parent, name, false)?)
     }
 
     fn rmdir(&self, parent: Ino, name: &[u8]) -> Result<()> {
-        Ok(self.remove_name(parent, name, true)?)
+        Ok(self.remove_name(self, parent, name, true)?)
     }
 
     fn rename(&self, caller: Caller, from: (Ino, &[u8]), to: (Ino, &[u8]), flags: RenameFlags) -> Result<()> {
-        Ok(self.rename_name(caller, from, to, flags)?)
+        Ok(self.rename_name(self, caller, from, to, flags)?)
     }
 
     fn tmpfile(&self, caller: Caller, parent: Ino, perm: u16, umask: u16) -> Result<Entry> {
         let rdev = DeviceNumber::default();
         let wish = Wish { caller, kind: FileKind::Regular, perm, umask, rdev, target: b"" };
-        Ok(self.create_nameless(parent, &wish)?)
+        Ok(self.create_nameless(self, parent, &wish)?)
     }
 
     fn open(&self, ino: Ino, truncate: bool) -> Result<()> {
         let inode = self.outer(ino)?;
         self.check_contents_have_key(&inode)?;
         if truncate && inode.kind == FileKind::Regular {
-            self.set_size(&inode, 0)?;
+            self.set_size(self, &inode, 0)?;
         }
         self.inode_table.open(inode.ino);
         Ok(())
@@ -195,7 +196,7 @@ impl FileSystem for Volume {
     fn release(&self, ino: Ino) {
         if let Some(ino) = inner(ino)
             && self.inode_table.close(ino)
-            && let Err(e) = self.unreferenced(ino)
+            && let Err(e) = self.unreferenced(self, ino)
         {
             log::warn!("inode {ino}: could not be freed: {e}");
         }
@@ -209,7 +210,7 @@ impl FileSystem for Volume {
     }
 
     fn accessed(&self, ino: Ino) -> bool {
-        !self.options.read_only
+        !self.is_read_only()
             && self.outer(ino).and_then(|inode| self.note_access(&inode)).unwrap_or_else(|e| {
                 log::debug!("inode {}: access not noted: {e}", ino.0);
                 false
@@ -217,11 +218,11 @@ impl FileSystem for Volume {
     }
 
     fn write(&self, ino: Ino, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize> {
-        Ok(self.write_file(&self.outer(ino)?, offset, data, flags)?)
+        Ok(self.write_file(self, &self.outer(ino)?, offset, data, flags)?)
     }
 
     fn fallocate(&self, ino: Ino, what: Allocate, offset: u64, len: u64) -> Result<()> {
-        Ok(self.fallocate_file(&self.outer(ino)?, what, offset, len)?)
+        Ok(self.fallocate_file(self, &self.outer(ino)?, what, offset, len)?)
     }
 
     fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {
@@ -325,15 +326,15 @@ impl FileSystem for Volume {
     }
 
     fn repack(&self, ino: Ino, packed: bool) -> Result<()> {
-        Ok(Volume::repack(self, &self.outer(ino)?, packed)?)
+        Ok(self.files.repack(self, &self.outer(ino)?, packed)?)
     }
 
     fn release_saved(&self, ino: Ino) -> Result<u64> {
-        Ok(Volume::release_saved(self, &self.outer(ino)?)?)
+        Ok(self.files.release_saved(self, &self.outer(ino)?)?)
     }
 
     fn reserve_saved(&self, ino: Ino) -> Result<u64> {
-        Ok(Volume::reserve_saved(self, &self.outer(ino)?)?)
+        Ok(self.files.reserve_saved(self, &self.outer(ino)?)?)
     }
 
     fn extents(&self, ino: Ino, from: u64, most: usize) -> Result<Vec<Extent>> {
@@ -341,7 +342,7 @@ impl FileSystem for Volume {
     }
 
     fn defragment(&self, ino: Ino, blocks: Range<u64>, how: Moving) -> Result<(u64, u64)> {
-        Ok(self.defragment_some(&self.outer(ino)?, blocks, how)?)
+        Ok(self.defragment_some(self, &self.outer(ino)?, blocks, how)?)
     }
 
     fn room(&self, blocks: u64, clean: bool) -> Result<Room> {
@@ -366,7 +367,7 @@ impl FileSystem for Volume {
     }
 
     fn tune(&self, name: &str, value: &str) -> std::result::Result<(), String> {
-        Volume::tune(self, name, value)
+        self.cleaning.tune(name, value)
     }
 
     fn unmount(&self) -> Result<()> {

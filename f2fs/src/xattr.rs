@@ -1,5 +1,10 @@
 //! How are extended attributes stored? As one list in the inode's inline area and, if it needs more, a node.
 
+use crate::context::Context;
+use crate::inode::Inodes;
+use crate::node::Nodes;
+use crate::promises::Promises;
+use crate::segment::Logs;
 use std::sync::Arc;
 
 use format::Nid;
@@ -13,9 +18,24 @@ use crate::fields::{Touch, put_inline, touch};
 use crate::inode::Inode;
 use crate::node::cache::Node;
 use crate::pack::PackState;
-use crate::volume::Volume;
 
-impl Volume {
+/// Extended attributes and access control lists.
+pub struct Xattrs {
+    pub(crate) ctx: Arc<Context>,
+    pub(crate) logs: Arc<Logs>,
+    pub(crate) promises: Arc<Promises>,
+    pub(crate) nodes: Arc<Nodes>,
+    pub(crate) inodes: Arc<Inodes>,
+}
+
+impl std::ops::Deref for Xattrs {
+    type Target = Inodes;
+    fn deref(&self) -> &Inodes {
+        &self.inodes
+    }
+}
+
+impl Xattrs {
     /// The node for attributes that do not fit in the inode, checked to be one.
     pub(crate) fn xattr_node(&self, inode: &Inode) -> Result<Option<Arc<Node>>> {
         match inode.node.inode(|r| Nid(r.i_xattr_nid.get())) {

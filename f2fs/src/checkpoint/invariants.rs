@@ -1,10 +1,10 @@
 //! Does a volume satisfy the invariants before a checkpoint?
 
+use crate::checkpoint::Checkpoints;
 use crate::error::Result;
 use crate::invariant::Violation;
-use crate::volume::Volume;
 
-impl Volume {
+impl Checkpoints {
     /// Refuses a checkpoint that contradicts itself. All nodes are written, and no other thread makes changes.
     pub(crate) fn check_invariants(&self) -> Result<()> {
         let seg = self.seg.lock();
@@ -36,6 +36,7 @@ impl Volume {
 mod tests {
     use std::sync::Arc;
 
+    use crate::volume::Volume;
     use device::{Memory, Time, VirtualClock};
     use format::sit::LogType;
     use vfs::{Caller, DeviceNumber, FileKind, FileSystem, NewNode, WriteFlags};

@@ -23,13 +23,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::encoded::Encoded;
 use crate::cause::Cause;
+use crate::delta::Deltas;
 use crate::error::Result;
 use crate::inode::Inode;
 use crate::inode::frames::{Layout, Piece, may_have_records};
 use crate::inode::known::{Frames, Latest};
 use crate::node::cache::Node;
 use crate::node::index::Index;
-use crate::volume::Volume;
 
 /// Kept pages in memory, over all files: 4 MiB.
 pub(crate) const IN_MEMORY: usize = 1024;
@@ -40,7 +40,7 @@ const MOST_LITERAL: usize = 819;
 
 /// The state of an fsync that looks for kept pages.
 struct Finding<'f> {
-    vol: &'f Volume,
+    vol: &'f Deltas,
     inode: &'f Arc<Node>,
     index: &'f Index,
     frames: &'f mut Frames,
@@ -164,7 +164,7 @@ impl Finding<'_> {
     }
 }
 
-impl Volume {
+impl Deltas {
     /// A kept page. `None` if it or a page that it depends on does not exist.
     pub(super) fn kept_page(&self, inode: &Arc<Node>, index: &Index, id: u32) -> Result<Option<Box<Block>>> {
         if index.root(id).is_none() {

@@ -41,6 +41,41 @@ pub(crate) mod plan;
 pub(crate) mod read;
 pub(crate) mod study;
 
+use crate::context::Context;
+use crate::inode::Inodes;
+use crate::node::Nodes;
+use crate::promises::Promises;
+use crate::replacement::Cache;
+use crate::segment::Logs;
+use crate::xattr::Xattrs;
+use bases::Bases;
+use format::{Block, Ino};
+use hotness::Hotness;
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// Deltas: small updates of pages that live in nodes.
+pub struct Deltas {
+    pub(crate) ctx: Arc<Context>,
+    pub(crate) logs: Arc<Logs>,
+    pub(crate) promises: Arc<Promises>,
+    pub(crate) nodes: Arc<Nodes>,
+    pub(crate) inodes: Arc<Inodes>,
+    pub(crate) xattrs: Arc<Xattrs>,
+    /// The cache of bases above the device, if the mount creates deltas.
+    pub(crate) bases: Option<Arc<Bases>>,
+    pub(crate) hotness: Mutex<Hotness>,
+    /// Database pages in delta nodes, by inode, generation and id.
+    pub(crate) kept_pages: Mutex<Cache<(Ino, u32, u32), Box<Block>>>,
+}
+
+impl std::ops::Deref for Deltas {
+    type Target = Xattrs;
+    fn deref(&self) -> &Xattrs {
+        &self.xattrs
+    }
+}
+
 pub use costs::Costs;
 pub use hotness::{Class, FileHeat};
 pub use places::{Places, Reads};

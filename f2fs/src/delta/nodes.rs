@@ -23,11 +23,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::choose::{Occupancy, Target, choose_node};
 use super::encoded::{Delta, Encoded};
 use super::study::Beside;
+use crate::delta::Deltas;
 use crate::error::{Error, Result};
 use crate::inode::known::PINNED;
 use crate::node::cache::Node;
 use crate::node::index::Index;
-use crate::volume::Volume;
 
 /// At this age a file's nodes get no more deltas; the next age would be invalid ([`in_node::verify`]). In normal use no
 /// file reaches it.
@@ -155,7 +155,7 @@ impl DeltaNodes {
     }
 }
 
-impl Volume {
+impl Deltas {
     /// The root of an inode's delta nodes.
     pub(crate) fn delta_root(&self, inode: &Node) -> Option<Nid> {
         if !self.may_hold_deltas() {

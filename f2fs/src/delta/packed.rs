@@ -15,10 +15,10 @@ use format::{Block, BlockAddr};
 use super::encoded::Encoded;
 use super::study::LONGEST;
 use crate::cause::Cause;
+use crate::delta::Deltas;
 use crate::inode::Inode;
 use crate::node::index::Index;
 use crate::node::map::{Lookup, addr_in};
-use crate::volume::Volume;
 
 /// Files with more blocks have no packed pages.
 const MOST_BLOCKS: u64 = 16;
@@ -44,7 +44,7 @@ fn pays(entries: &[usize], again: bool) -> bool {
     4 * nodes <= 3 * entries.len() || (again && nodes == entries.len())
 }
 
-impl Volume {
+impl Deltas {
     /// Entries for dirty pages without a block, if they take fewer blocks than the pages. The caller holds the inode's
     /// lock exclusively.
     pub(super) fn plan_packed(&self, inode: &Inode, known: &Index, dirty: &[(u64, &Block)]) -> Vec<(u64, Encoded)> {

@@ -18,6 +18,7 @@ use super::places::{Places, Reads};
 use super::read::Page;
 use super::study::Study;
 use crate::cause::Cause;
+use crate::delta::Deltas;
 use crate::error::Result;
 use crate::inode::Inode;
 use crate::inode::known::Frames;
@@ -25,7 +26,6 @@ use crate::inode::luck::Luck;
 use crate::node::cache::Node;
 use crate::node::map::{Lookup, Place, addr_in};
 use crate::segment::temperature::{Writeback, in_place};
-use crate::volume::Volume;
 
 /// A smaller zone holds no deltas.
 const LEAST_ROOM: usize = delta::TRAILER + delta::HEADER + 1;
@@ -57,7 +57,7 @@ pub(crate) struct Plan {
     pub(crate) packed: Vec<(u64, Encoded)>,
 }
 
-impl Volume {
+impl Deltas {
     /// Plans for an inode's dirty pages. If a base cannot be read, the page is written as a whole block, which may even
     /// repair it.
     ///

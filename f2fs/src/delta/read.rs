@@ -10,12 +10,12 @@ use rustc_hash::FxHashMap;
 
 use super::encoded::Delta;
 use crate::cause::Cause;
+use crate::delta::Deltas;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::node::cache::Node;
 use crate::node::index::Index;
 use crate::node::map::{Lookup, Place, addr_in};
-use crate::volume::Volume;
 
 /// A page's base and its delta.
 type Stored = (Option<Box<Block>>, Option<Delta>);
@@ -30,7 +30,7 @@ pub(crate) struct Page<'p> {
     pub(crate) index: &'p Index,
 }
 
-impl Volume {
+impl Deltas {
     /// The inode in a node's bytes and the position of its zone, if this inode may have one.
     fn with_zone<'b>(&self, node: &Node, bytes: &'b Block) -> Option<(&'b RawInode, Division)> {
         if !self.may_hold_deltas() || node.nid != node.ino.nid() {
@@ -137,12 +137,12 @@ impl Volume {
     ///
     /// # Errors
     /// If there is no such inode, or it cannot be read.
-    pub fn deltas_in(&self, ino: Ino) -> Result<usize> {
+    pub(crate) fn deltas_in(&self, ino: Ino) -> Result<usize> {
         Ok(self.deltas_of(&self.inode(ino)?.node)?.0)
     }
 
     /// The number of nodes in memory, and how many of them hold deltas.
-    pub fn nodes_in_memory(&self) -> (usize, usize) {
+    pub(crate) fn nodes_in_memory(&self) -> (usize, usize) {
         self.node_cache.count()
     }
 

@@ -8,13 +8,13 @@ use format::BlockAddr;
 use format::inode::{Inline, RawInode};
 
 use crate::cause::Cause;
+use crate::dir::Names;
 use crate::error::{Error, Result};
 use crate::inode::dir_block::DirBlock;
 use crate::inode::{Content, Inode};
 use crate::node::map::Lookup;
-use crate::volume::Volume;
 
-impl Volume {
+impl Names {
     /// True if a directory's entries are in its inode.
     pub(crate) fn is_inline_dir(&self, dir: &Inode) -> bool {
         dir.node.inode(|r| r.inline().contains(Inline::DENTRY))

@@ -11,13 +11,13 @@ use vfs::FileKind;
 use super::naming::Naming;
 use super::spot::{Found, Spot};
 use super::{kind_of, type_number};
+use crate::dir::Names;
 use crate::error::{Error, Result};
 use crate::fields::put_inline;
 use crate::file::free::KeptPages;
 use crate::inode::dir_block::DirBlock;
 use crate::inode::{Content, Inode};
 use crate::no_key;
-use crate::volume::Volume;
 
 /// The hash levels of a directory.
 struct Levels {
@@ -65,7 +65,7 @@ impl From<Option<Found>> for Look {
     }
 }
 
-impl Volume {
+impl Names {
     fn found(&self, d: &area::Dentry<'_>, spot: Spot) -> Found {
         Found { ino: Ino(d.ino), kind: kind_of(d.kind), spot }
     }

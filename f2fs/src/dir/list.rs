@@ -8,13 +8,13 @@ use format::inode::{Advise, RawInode};
 use vfs::{DirEntry, Flow};
 
 use super::kind_of;
+use crate::dir::Names;
 use crate::error::Result;
 use crate::inode::Inode;
 use crate::no_key;
 use crate::node::map::Lookup;
-use crate::volume::Volume;
 
-impl Volume {
+impl Names {
     /// Passes on the entries after `cookie`.
     pub(crate) fn list(&self, dir: &Inode, cookie: u64, each: &mut dyn FnMut(DirEntry<'_>) -> Flow) -> Result<()> {
         let encrypted = dir.node.inode(|r| r.advise().contains(Advise::ENCRYPT));

@@ -13,7 +13,41 @@ pub mod list;
 pub(crate) mod naming;
 pub mod spot;
 
+use crate::context::Context;
+use crate::delta::Deltas;
+use crate::file::Files;
+use crate::inode::Inodes;
+use crate::node::Nodes;
+use crate::promises::Promises;
+use crate::segment::Logs;
+use crate::xattr::Xattrs;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use vfs::FileKind;
+
+/// Directories and the names in them.
+pub struct Names {
+    pub(crate) ctx: Arc<Context>,
+    pub(crate) logs: Arc<Logs>,
+    pub(crate) promises: Arc<Promises>,
+    pub(crate) nodes: Arc<Nodes>,
+    pub(crate) inodes: Arc<Inodes>,
+    pub(crate) xattrs: Arc<Xattrs>,
+    pub(crate) deltas: Arc<Deltas>,
+    pub(crate) files: Arc<Files>,
+    /// Held by renames between directories: one at a time.
+    pub(crate) renames: Mutex<()>,
+    /// Directory blocks loaded since the last check of their number.
+    pub(crate) dir_blocks_brought: AtomicU64,
+}
+
+impl std::ops::Deref for Names {
+    type Target = Files;
+    fn deref(&self) -> &Files {
+        &self.files
+    }
+}
 
 /// The type number in a dentry.
 pub fn type_number(kind: FileKind) -> u8 {

@@ -18,10 +18,10 @@ use format::superblock::Features;
 use vfs::FileKind;
 
 use super::spot::Spot;
+use crate::dir::Names;
 use crate::error::{Error, Result};
 use crate::inode::{Content, Inode};
 use crate::promises::{Sighting, is_unsure};
-use crate::volume::Volume;
 
 /// How the names of a directory are compared and hashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl Naming {
     }
 }
 
-impl Volume {
+impl Names {
     /// How a directory compares and hashes names.
     pub(crate) fn naming(&self, dir: &Inode) -> Naming {
         dir.node.inode(|r| Naming::of(r, self.sb.features))
@@ -113,7 +113,7 @@ impl Volume {
         if self.naming(dir) != Naming::Plain {
             return; // the entry may have another spelling
         }
-        if inode.kind == FileKind::Regular && !self.options.read_only && inode.node.inode(is_news) {
+        if inode.kind == FileKind::Regular && !self.is_read_only() && inode.node.inode(is_news) {
             self.promises.sighted(inode.ino, Sighting { dir: dir.ino, name: name.into() });
         }
     }

@@ -13,12 +13,12 @@
 use super::BLOCK;
 use super::write::CHUNK;
 use super::writers::Admitted;
-use crate::volume::Volume;
+use crate::file::Files;
 
 /// Blocks that may always be added: the most that one writer adds.
 const ALWAYS: u64 = CHUNK as u64 / BLOCK + 1;
 
-impl Volume {
+impl Files {
     /// Waits until `blocks` more may be added; `blocks` is at most [`ALWAYS`]. The caller holds no lock except those of
     /// [`crate::inode::Steps`].
     pub(crate) fn admit(&self, blocks: u64) -> Admitted<'_> {

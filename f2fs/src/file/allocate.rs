@@ -12,19 +12,27 @@ use format::node::ADDRS_PER_BLOCK;
 use vfs::{Allocate, FileKind};
 
 use super::BLOCK;
+use crate::context::Begin;
 use crate::error::Result;
 use crate::fields::{Touch, put_advise, touch};
+use crate::file::Files;
 use crate::inode::{Content, Inode};
 use crate::node::free::STEP;
 use crate::pack::PackState;
-use crate::volume::Volume;
 
 /// Bytes of a range that one step reserves: [`STEP`] full nodes.
 const RESERVED: u64 = STEP * ADDRS_PER_BLOCK as u64 * BLOCK;
 
-impl Volume {
+impl Files {
     /// `fallocate`. If space runs out, reserved blocks stay reserved and the size is unchanged.
-    pub(crate) fn fallocate_file(&self, inode: &Arc<Inode>, what: Allocate, offset: u64, len: u64) -> Result<()> {
+    pub(crate) fn fallocate_file(
+        &self,
+        volume: &dyn Begin,
+        inode: &Arc<Inode>,
+        what: Allocate,
+        offset: u64,
+        len: u64,
+    ) -> Result<()> {
         if inode.kind != FileKind::Regular {
             return Err(vfs::Error::Invalid("fallocate wants a regular file").into());
         }
@@ -35,11 +43,11 @@ impl Volume {
         let end = self.checked_end(inode, offset, len)?;
         let _turn = inode.steps.turn.lock();
         match what {
-            Allocate::Reserve { keep_size } => self.reserve_range(inode, what, offset..end, keep_size),
-            Allocate::Zero { keep_size } => self.reserve_range(inode, what, offset..end, keep_size),
-            Allocate::PunchHole => self.punch_range(inode, offset..end),
-            Allocate::Collapse => self.collapse(inode, offset..end),
-            Allocate::Insert => self.insert(inode, offset..end),
+            Allocate::Reserve { keep_size } => self.reserve_range(volume, inode, what, offset..end, keep_size),
+            Allocate::Zero { keep_size } => self.reserve_range(volume, inode, what, offset..end, keep_size),
+            Allocate::PunchHole => self.punch_range(volume, inode, offset..end),
+            Allocate::Collapse => self.collapse(volume, inode, offset..end),
+            Allocate::Insert => self.insert(volume, inode, offset..end),
         }
     }
 
@@ -63,13 +71,14 @@ impl Volume {
     /// One step: `f` changes the file under its own guard. The caller holds `steps.turn`.
     pub(super) fn step<T>(
         &self,
+        volume: &dyn Begin,
         inode: &Arc<Inode>,
         what: Allocate,
         f: impl FnOnce(&PackState, &mut Content) -> Result<T>,
     ) -> Result<T> {
         let change = match what {
-            Allocate::Reserve { .. } | Allocate::Zero { .. } | Allocate::Insert => self.begin()?,
-            Allocate::PunchHole | Allocate::Collapse => self.begin_modest()?,
+            Allocate::Reserve { .. } | Allocate::Zero { .. } | Allocate::Insert => volume.begin()?,
+            Allocate::PunchHole | Allocate::Collapse => volume.begin_modest()?,
         };
         let mut content = inode.content.write();
         self.check_there(inode)?;
@@ -91,12 +100,19 @@ impl Volume {
     /// Reserves the blocks of a range, zeroed if `what` requires it. The size grows in the last step. Until then the
     /// inode is marked as having blocks behind its end (`KEEP_SIZE`); otherwise roll-forward would take them for a
     /// longer file.
-    fn reserve_range(&self, inode: &Arc<Inode>, what: Allocate, range: Range<u64>, keep: bool) -> Result<()> {
+    fn reserve_range(
+        &self,
+        volume: &dyn Begin,
+        inode: &Arc<Inode>,
+        what: Allocate,
+        range: Range<u64>,
+        keep: bool,
+    ) -> Result<()> {
         let (mut at, end) = (range.start, range.end);
         let mut marked = false;
         while at < end {
             let to = end.min((at / RESERVED + 1) * RESERVED);
-            self.step(inode, what, |_, content| {
+            self.step(volume, inode, what, |_, content| {
                 // A log may have got preallocated blocks behind the end meanwhile.
                 marked &= !content.frames.has_records();
                 let size = inode.size();
@@ -138,10 +154,10 @@ impl Volume {
     }
 
     /// Makes a range read as zeroes and frees its whole blocks.
-    fn punch_range(&self, inode: &Arc<Inode>, range: Range<u64>) -> Result<()> {
+    fn punch_range(&self, volume: &dyn Begin, inode: &Arc<Inode>, range: Range<u64>) -> Result<()> {
         let mut rest = range.clone();
         while !rest.is_empty() {
-            rest.start = self.step(inode, Allocate::PunchHole, |_, content| {
+            rest.start = self.step(volume, inode, Allocate::PunchHole, |_, content| {
                 if rest == range {
                     self.clear_edges(inode, content, rest.clone())?;
                 }
@@ -229,6 +245,7 @@ mod tests {
     use std::sync::{OnceLock, Weak};
     use std::time::Duration;
 
+    use crate::volume::Volume;
     use device::clock::{Clock, Time};
     use device::{Memory, VirtualClock};
     use vfs::{FileSystem, WriteFlags};

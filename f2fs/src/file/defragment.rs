@@ -33,18 +33,18 @@ use format::summary::Summary;
 use format::{Block, BlockAddr};
 use vfs::{FileKind, Moving};
 
-use super::extents::torn;
 use super::run::BATCH;
 use super::writeback::or_wait;
 use crate::cause::Cause;
+use crate::context::Begin;
 use crate::error::{Error, Result};
+use crate::file::Files;
 use crate::inode::{Content, Inode};
 use crate::node::cache::Node;
 use crate::node::free::STEP;
 use crate::node::map::{addr_in, move_addr_in};
 use crate::pack::PackState;
 use crate::segment::temperature::{Writeback, data_log};
-use crate::volume::Volume;
 
 /// A block about to move.
 struct Move {
@@ -63,34 +63,23 @@ fn scattered() -> Error {
     vfs::Error::Busy("too few free segments, logs fill holes: clean first").into()
 }
 
-impl Volume {
-    /// Defragments a file; returns the number of moved blocks. Other operations run meanwhile.
-    ///
-    /// # Errors
-    /// As for [`vfs::FileSystem::defragment`]; blocks already moved stay moved.
-    pub fn bring_together(&self, ino: vfs::Ino, how: Moving) -> vfs::Result<u64> {
-        use vfs::FileSystem;
-        let mut moved = 0;
-        for range in torn(&self.extents(ino, 0, usize::MAX)?) {
-            let mut at = range.start;
-            while at < range.end {
-                let (next, n) = self.defragment(ino, at..range.end, how)?;
-                (at, moved) = (next, moved + n);
-            }
-        }
-        Ok(moved)
-    }
-
+impl Files {
     /// Moves blocks of a file to adjacent places, at most one step ([`BATCH`] blocks); returns the first block of the
     /// range that is left, or its end, and the number of moved blocks. For an empty range, only checks whether the file
     /// may be moved.
-    pub(crate) fn defragment_some(&self, inode: &Arc<Inode>, blocks: Range<u64>, how: Moving) -> Result<(u64, u64)> {
+    pub(crate) fn defragment_some(
+        &self,
+        volume: &dyn Begin,
+        inode: &Arc<Inode>,
+        blocks: Range<u64>,
+        how: Moving,
+    ) -> Result<(u64, u64)> {
         self.check_movable(inode)?;
         if blocks.is_empty() {
             return self.check_writable().map(|()| (blocks.end, 0));
         }
         let _admitted = self.admit(BATCH as u64);
-        let change = self.begin()?;
+        let change = volume.begin()?;
         let mut content = inode.content.write();
         self.check_there(inode)?;
         self.check_movable(inode)?;

@@ -7,10 +7,10 @@ use format::compress::Method;
 use vfs::{Extent, FileKind};
 
 use crate::error::Result;
+use crate::file::Files;
 use crate::inode::Inode;
 use crate::node::free::LOOKED;
 use crate::node::map::addr_in;
-use crate::volume::Volume;
 
 /// True if there is no hole between a stored block that ends at `end` and one that begins at `from`. A packed cluster
 /// has fewer stored blocks than file blocks; a whole cluster without a stored block is a hole.
@@ -21,7 +21,7 @@ pub(super) fn goes_on(clusters: Option<Method>, end: u64, from: u64) -> bool {
     }
 }
 
-impl Volume {
+impl Files {
     /// The runs of a file's blocks at adjacent addresses, from block `from` on, at most `most`. Every address counts,
     /// even behind the end. On long files the inode's lock is released now and then, so that writers continue: their
     /// changes are reported either old or new.
@@ -70,7 +70,7 @@ impl Volume {
 }
 
 /// The fragmented stretches of a file, in file blocks: what defragmentation would move. Contiguous stretches stay.
-pub fn torn(extents: &[Extent]) -> Vec<std::ops::Range<u64>> {
+pub(crate) fn torn(extents: &[Extent]) -> Vec<std::ops::Range<u64>> {
     let mut out = Vec::new();
     for stretch in extents.chunk_by(|_, next| !next.begins) {
         // Stored blocks of a compressed file have gaps in their numbers and may still be contiguous.

@@ -16,15 +16,15 @@ use crate::delta::encoded::{Delta, Encoded};
 use crate::delta::places::Places;
 use crate::delta::read::Page;
 use crate::error::{Error, Result};
+use crate::file::Files;
 use crate::node::cache::Node;
 use crate::node::map::Lookup;
 use crate::segment::temperature::Writeback;
-use crate::volume::Volume;
 
 /// Pages rebuilt at a time.
 const BATCH: usize = 64;
 
-impl Volume {
+impl Files {
     /// Writes these pages of a file as whole blocks. A page that cannot be rebuilt is skipped, and returned with the
     /// reason.
     fn fold_what_can_be_read(&self, inode: &Arc<Node>, blocks: &[u64]) -> Result<Vec<(u64, Error)>> {

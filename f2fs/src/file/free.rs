@@ -8,9 +8,9 @@ use std::sync::Arc;
 use format::{BlockAddr, Nid};
 
 use crate::error::{Error, Result};
+use crate::file::Files;
 use crate::node::cache::Node;
 use crate::node::map::{Lookup, Place, set_addr_in, span};
-use crate::volume::Volume;
 
 /// What happens to the kept pages of a file that loses all of its blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(crate) enum KeptPages {
     Stay,
 }
 
-impl Volume {
+impl Files {
     /// The first block from which at most `nodes` nodes hold the addresses up to the end; `floor` if that is later.
     pub(crate) fn tail(&self, inode: &Arc<Node>, floor: u64, nodes: u64) -> Result<u64> {
         let (mut at, mut left) = (inode.inode(|r| self.shape(r))?.max_blocks(), nodes);

@@ -7,10 +7,10 @@ use format::inode::{Inline, RawInode};
 
 use crate::error::{Error, Result};
 use crate::fields::put_inline;
+use crate::file::Files;
 use crate::inode::{Content, Inode};
-use crate::volume::Volume;
 
-impl Volume {
+impl Files {
     /// Bytes of contents that the inode itself can hold; `None` if its contents are in blocks.
     pub(crate) fn inline_room(&self, inode: &Inode) -> Result<Option<u64>> {
         inode.node.inode(|r| {

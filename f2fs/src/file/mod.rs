@@ -29,7 +29,15 @@ pub mod write;
 pub mod writeback;
 pub(crate) mod writers;
 
+use crate::context::Context;
+use crate::delta::Deltas;
+use crate::inode::Inodes;
+use crate::node::Nodes;
+use crate::promises::Promises;
+use crate::segment::Logs;
+use crate::xattr::Xattrs;
 use std::sync::Arc;
+use writers::Writers;
 
 use format::BlockAddr;
 use format::inode::{Advise, InodeFlags};
@@ -39,12 +47,30 @@ use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::node::cache::Node;
 use crate::node::map::set_addr_in;
-use crate::volume::Volume;
+
+/// Contents of files.
+pub struct Files {
+    pub(crate) ctx: Arc<Context>,
+    pub(crate) logs: Arc<Logs>,
+    pub(crate) promises: Arc<Promises>,
+    pub(crate) nodes: Arc<Nodes>,
+    pub(crate) inodes: Arc<Inodes>,
+    pub(crate) xattrs: Arc<Xattrs>,
+    pub(crate) deltas: Arc<Deltas>,
+    pub(crate) writers: Writers,
+}
+
+impl std::ops::Deref for Files {
+    type Target = Deltas;
+    fn deref(&self) -> &Deltas {
+        &self.deltas
+    }
+}
 
 /// Bytes in a block, as a file offset.
 pub(crate) const BLOCK: u64 = 4096;
 
-impl Volume {
+impl Files {
     /// Reserves a file block if it is a hole.
     pub(crate) fn reserve(&self, node: &Arc<Node>, index: u64) -> Result<()> {
         self.reserve_run(node, index, 1).map(drop)

@@ -13,13 +13,13 @@ use super::compressed::mark_slot;
 use crate::cause::Cause;
 use crate::delta::read::Page;
 use crate::error::Result;
+use crate::file::Files;
 use crate::inode::{Content, Inode};
 use crate::node::free::LOOKED;
 use crate::node::index::Index;
 use crate::node::map::{Lookup, Place, addr_in};
-use crate::volume::Volume;
 
-impl Volume {
+impl Files {
     /// Reads at most `buf.len()` bytes; fewer only at the end of the file.
     pub(crate) fn read_file(&self, inode: &Arc<Inode>, offset: u64, buf: &mut [u8]) -> Result<usize> {
         if inode.kind == FileKind::Directory {

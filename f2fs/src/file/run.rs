@@ -4,7 +4,7 @@ use device::{Lba, Tag};
 use format::{Block, BlockAddr};
 
 use crate::error::Result;
-use crate::volume::Volume;
+use crate::file::Files;
 
 /// Blocks gathered for one request: 1 MiB.
 pub(super) const BATCH: usize = 256;
@@ -18,7 +18,7 @@ pub(super) struct Run<'p> {
 }
 
 impl<'p> Run<'p> {
-    pub(super) fn push(&mut self, vol: &Volume, addr: BlockAddr, block: &'p Block, tag: Tag) -> Result<()> {
+    pub(super) fn push(&mut self, vol: &Files, addr: BlockAddr, block: &'p Block, tag: Tag) -> Result<()> {
         let next = self.start.plus(self.parts.len() as u32);
         if self.parts.len() >= BATCH || (!self.parts.is_empty() && next != addr) {
             self.write(vol, self.tag)?;
@@ -33,7 +33,7 @@ impl<'p> Run<'p> {
     pub(super) fn tag(&self) -> Tag {
         self.tag
     }
-    pub(super) fn write(&mut self, vol: &Volume, tag: Tag) -> Result<()> {
+    pub(super) fn write(&mut self, vol: &Files, tag: Tag) -> Result<()> {
         if !self.parts.is_empty() {
             vol.place(self.start, self.parts.len() as u32, tag.cause);
             vol.dev.write_gather(Lba(self.start.0.into()), &self.parts, tag).inspect_err(|_| vol.left_a_gap())?;

@@ -21,13 +21,14 @@ use vfs::Allocate;
 
 use super::BLOCK;
 use super::writeback::or_wait;
+use crate::context::Begin;
 use crate::error::{Error, Result};
+use crate::file::Files;
 use crate::inode::{Content, Inode};
 use crate::node::free::{LOOKED, STEP};
 use crate::node::map::{Lookup, Place, addr_in};
 use crate::pack::PackState;
 use crate::segment::temperature::Writeback;
-use crate::volume::Volume;
 
 /// How many blocks one step moves.
 const MOVED: usize = 256;
@@ -60,9 +61,9 @@ struct Move {
     stored: Option<Box<Block>>,
 }
 
-impl Volume {
+impl Files {
     /// Removes `range` from a file. The caller holds `steps.turn`.
-    pub(super) fn collapse(&self, inode: &Arc<Inode>, range: Range<u64>) -> Result<()> {
+    pub(super) fn collapse(&self, volume: &dyn Begin, inode: &Arc<Inode>, range: Range<u64>) -> Result<()> {
         let what = Allocate::Collapse;
         aligned(&range)?;
         let _shift = inode.steps.shift.write();
@@ -73,11 +74,11 @@ impl Volume {
         let mut gap = range.start / BLOCK..range.end / BLOCK;
         let way = Way::Down(gap.end - gap.start);
         let mut rest = gap.end..size.div_ceil(BLOCK);
-        self.make_targets(inode, what, rest.clone(), way)?;
+        self.make_targets(volume, inode, what, rest.clone(), way)?;
         let mut done = false;
         while !done {
             let _admitted = self.admit(MOVED as u64);
-            done = self.step(inode, what, |held, content| {
+            done = self.step(volume, inode, what, |held, content| {
                 let mut stretches = STEP;
                 gap.start = self.punch(inode, content, gap.clone(), &mut stretches)?;
                 if gap.is_empty() {
@@ -92,7 +93,7 @@ impl Volume {
     }
 
     /// Inserts a hole of the length of `range` at the start of `range`. The caller holds `steps.turn`.
-    pub(super) fn insert(&self, inode: &Arc<Inode>, range: Range<u64>) -> Result<()> {
+    pub(super) fn insert(&self, volume: &dyn Begin, inode: &Arc<Inode>, range: Range<u64>) -> Result<()> {
         let what = Allocate::Insert;
         aligned(&range)?;
         let _shift = inode.steps.shift.write();
@@ -105,10 +106,10 @@ impl Volume {
         let mut behind = size.div_ceil(BLOCK)..grown.div_ceil(BLOCK);
         let way = Way::Up((range.end - range.start) / BLOCK);
         let mut rest = range.start / BLOCK..size.div_ceil(BLOCK);
-        self.make_targets(inode, what, rest.clone(), way)?;
+        self.make_targets(volume, inode, what, rest.clone(), way)?;
         while !rest.is_empty() {
             let _admitted = self.admit(MOVED as u64);
-            self.step(inode, what, |held, content| {
+            self.step(volume, inode, what, |held, content| {
                 let mut stretches = STEP;
                 behind.start = self.punch(inode, content, behind.clone(), &mut stretches)?;
                 if !behind.is_empty() {
@@ -126,7 +127,14 @@ impl Volume {
     }
 
     /// Creates the nodes for the addresses of moved blocks, or none if not all of them fit.
-    fn make_targets(&self, inode: &Arc<Inode>, what: Allocate, blocks: Range<u64>, way: Way) -> Result<()> {
+    fn make_targets(
+        &self,
+        volume: &dyn Begin,
+        inode: &Arc<Inode>,
+        what: Allocate,
+        blocks: Range<u64>,
+        way: Way,
+    ) -> Result<()> {
         if self.inline_room(inode)?.is_some() {
             // The inode holds the addresses of all blocks; the first step creates the only node needed.
             return Ok(());
@@ -161,7 +169,7 @@ impl Volume {
         }
         let mut at = blocks.start;
         while at < blocks.end {
-            self.step(inode, what, |_, content| {
+            self.step(volume, inode, what, |_, content| {
                 for _ in 0..STEP {
                     for block in self.ends(inode, content, &mut at, blocks.end)?.into_iter().flatten() {
                         self.make(&inode.node, way.target(block))?;

@@ -10,16 +10,17 @@ use vfs::FileKind;
 
 use super::BLOCK;
 use super::free::KeptPages;
+use crate::context::Begin;
 use crate::error::Result;
 use crate::fields::{Touch, put_advise, touch};
+use crate::file::Files;
 use crate::inode::{Content, Inode};
 use crate::node::free::STEP;
 use crate::pack::PackState;
-use crate::volume::Volume;
 
-impl Volume {
+impl Files {
     /// `truncate`, including the times.
-    pub(crate) fn set_size(&self, inode: &Arc<Inode>, size: u64) -> Result<()> {
+    pub(crate) fn set_size(&self, volume: &dyn Begin, inode: &Arc<Inode>, size: u64) -> Result<()> {
         let check = || {
             if inode.kind == FileKind::Symlink {
                 return Err(vfs::Error::Invalid("a symlink's size is its target's").into());
@@ -37,7 +38,7 @@ impl Volume {
         self.checked_end(inode, 0, size)?;
         let _turn = inode.steps.turn.lock();
         loop {
-            let change = self.begin_modest()?;
+            let change = volume.begin_modest()?;
             let mut content = inode.content.write();
             self.check_there(inode)?;
             check()?;

@@ -13,12 +13,13 @@ use vfs::WriteFlags;
 use super::BLOCK;
 use super::run::BATCH;
 use super::writeback::or_wait;
+use crate::context::Begin;
 use crate::error::{Error, Result};
 use crate::fields::{Touch, put_advise, touch};
+use crate::file::Files;
 use crate::inode::{Content, Inode};
 use crate::node::map::{Lookup, addr_in};
 use crate::pack::PackState;
-use crate::volume::Volume;
 
 /// Bytes accepted under one guard, so that checkpoints do not wait long.
 pub(super) const CHUNK: usize = 1 << 20;
@@ -45,11 +46,18 @@ fn whole_blocks(offset: u64, data: &[u8]) -> Option<(u64, &[Block])> {
     (offset.is_multiple_of(BLOCK) && rest.is_empty()).then_some((offset / BLOCK, blocks))
 }
 
-impl Volume {
+impl Files {
     /// Writes all of `data`, or the part that fits, unless nothing fits. Accepted bytes are kept: if the log currently
     /// has no space for them, or for contents of other writers, this call does not fail. They are written when a
     /// checkpoint has freed segments.
-    pub(crate) fn write_file(&self, inode: &Arc<Inode>, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize> {
+    pub(crate) fn write_file(
+        &self,
+        volume: &dyn Begin,
+        inode: &Arc<Inode>,
+        offset: u64,
+        data: &[u8],
+        flags: WriteFlags,
+    ) -> Result<usize> {
         self.check_plain(inode)?;
         self.check_has_room(inode)?;
         self.checked_end(inode, offset, data.len() as u64)?;
@@ -70,7 +78,7 @@ impl Volume {
             let brought = (at + n as u64).next_multiple_of(brought) - at / brought * brought;
             let _shift = inode.steps.shift.read();
             let _admitted = self.admit(brought / BLOCK);
-            let change = match self.begin() {
+            let change = match volume.begin() {
                 Ok(change) => change,
                 Err(_) if done > 0 => break,
                 Err(e) => return Err(e),

@@ -15,13 +15,13 @@ use crate::cause::Cause;
 use crate::delta::encoded::Encoded;
 use crate::delta::plan::Plan;
 use crate::error::{Error, Result};
+use crate::file::Files;
 use crate::inode::{Content, Inode};
 use crate::node::cache::Node;
 use crate::node::index::Index;
 use crate::node::map::{addr_in, set_addr_in};
 use crate::pack::PackState;
 use crate::segment::temperature::{Mode, Writeback, data_log, in_place};
-use crate::volume::Volume;
 
 /// In the background, small changes are looked for only in files with fewer dirty pages.
 const FEW: usize = 32;
@@ -46,7 +46,7 @@ pub(crate) fn or_wait<T: Default>(written: Result<T>) -> Result<T> {
     }
 }
 
-impl Volume {
+impl Files {
     /// Writes an inode's dirty blocks to the log, or in place where the rules allow it. The caller holds the inode's
     /// lock exclusively. True if a block got a new address: the device must have that block before a node with the
     /// address becomes valid. On failure the blocks stay dirty, except blocks of a file that were placed before the log

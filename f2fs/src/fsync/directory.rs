@@ -13,11 +13,12 @@ use format::node::{self, Footer};
 use vfs::FileKind;
 
 use crate::cause::Cause;
+use crate::context::{Begin, Change};
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::promises::replayed::{MOST_STEPS, Step};
 use crate::segment::temperature::Mode;
-use crate::volume::{Change, Volume};
+use crate::volume::Volume;
 
 impl Volume {
     /// A directory's own attributes will change: only a checkpoint makes them durable.

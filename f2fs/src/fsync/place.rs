@@ -12,11 +12,12 @@
 
 use vfs::FileKind;
 
+use crate::context::Change;
 use crate::error::Result;
 use crate::inode::Inode;
 use crate::names::check_name;
 use crate::promises::{Sighting, is_unsure};
-use crate::volume::{Change, Volume};
+use crate::volume::Volume;
 
 impl Volume {
     /// Vouches for a marked inode's place if the checkpoint has it. The caller holds no lock of an inode.

@@ -19,14 +19,14 @@ use super::settings::{Pace, Settings, Urgency, Zoned};
 use super::uses::Amounts;
 use super::work::{Into, When, Work};
 use crate::error::Result;
+use crate::gc::Cleaning;
 use crate::pack::{PackState, Reason};
 use crate::segment::Expected;
-use crate::volume::Volume;
 
 /// Limit of emptied sections that wait for a checkpoint within a batch, while without it moved blocks would fill holes.
 const WAITING: u32 = 8;
 
-impl Volume {
+impl Cleaning {
     /// Notes a request to the volume, which is therefore not idle.
     pub(crate) fn note_use(&self) {
         if !self.used.load(Ordering::Relaxed) {
@@ -117,7 +117,7 @@ impl Volume {
     }
 
     /// Cleans one section in steps, between which other operations run; false if no section is worth cleaning.
-    pub fn clean_in_background(&self, settings: &Settings) -> Result<bool> {
+    pub(crate) fn clean_in_background(&self, settings: &Settings) -> Result<bool> {
         self.check_writable()?;
         // The first change since the mount costs a checkpoint; under the policy that weighs whether cleaning pays, it
         // waits for a section worth cleaning.

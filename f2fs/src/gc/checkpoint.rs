@@ -6,10 +6,10 @@
 use std::sync::atomic::Ordering;
 
 use crate::error::{Error, Result};
+use crate::gc::Cleaning;
 use crate::pack::{PackState, Reason};
-use crate::volume::Volume;
 
-impl Volume {
+impl Cleaning {
     /// Writes a checkpoint, if anything changed since the last.
     pub(crate) fn checkpoint(&self, reason: Reason) -> Result<()> {
         let mut pack = self.cp.write();

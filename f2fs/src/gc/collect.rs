@@ -24,11 +24,11 @@ use format::{BLOCK, Block, BlockAddr, Ino, SegNo, bits};
 
 use super::work::{Into, When, Work};
 use crate::error::{Error, Result};
+use crate::gc::Cleaning;
 use crate::node::cache::Node;
 use crate::node::map::{addr_in, move_addr_in};
 use crate::node::write::Mark;
 use crate::pack::PackState;
-use crate::volume::Volume;
 
 /// A data block that moves: its address, and the slot that points at it.
 struct Live {
@@ -38,7 +38,7 @@ struct Live {
 }
 
 /// Address slots in a node that maps file blocks; `None` for other nodes.
-fn slots_of(vol: &Volume, bytes: &Block) -> Option<u32> {
+fn slots_of(vol: &Cleaning, bytes: &Block) -> Option<u32> {
     match node::kind_of(node::footer(bytes).offset) {
         NodeKind::Inode => {
             let raw = RawInode::of(bytes);
@@ -52,7 +52,7 @@ fn slots_of(vol: &Volume, bytes: &Block) -> Option<u32> {
     }
 }
 
-impl Volume {
+impl Cleaning {
     /// Starts to empty a section: no log may fill its holes until [`Volume::clean_step`] is done.
     pub(super) fn begin_cleaning(&self, _alone: &mut PackState, work: Work) -> Work {
         let mut seg = self.seg.lock();

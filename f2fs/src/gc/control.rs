@@ -8,8 +8,8 @@ use victim::memory::Memory;
 use victim::{Policy, Power};
 
 use super::settings::{Intervals, Pace, Settings, Urgency};
+use crate::gc::Cleaning;
 use crate::segment::Segments;
-use crate::volume::Volume;
 
 /// The settings that a user can change on a mounted volume: name, values, meaning.
 pub const KNOBS: &[(&str, &str, &str)] = &[
@@ -120,7 +120,7 @@ fn small(value: &str) -> Result<u32, String> {
     whole(value).and_then(|n| u32::try_from(n).map_err(|_| "is too large".to_owned()))
 }
 
-impl Volume {
+impl Cleaning {
     /// Changes a setting of [`KNOBS`]. The error states the allowed values.
     pub fn tune(&self, name: &str, value: &str) -> Result<(), String> {
         match name {
@@ -139,7 +139,7 @@ impl Volume {
     }
 
     /// Replaces the settings of cleaning.
-    pub fn set_cleaning(&self, settings: Settings) {
+    pub(crate) fn set_cleaning(&self, settings: Settings) {
         *self.gc.lock() = settings;
         settings.apply(&mut self.seg.lock());
         self.cleaner.pacer.lock().adjust(&settings, self.clock.monotonic());
@@ -147,7 +147,7 @@ impl Volume {
 
     /// Resets the memory of cleaning to its state after a mount. ATGC only uses the age from before the mount (like the
     /// kernel's), and would treat a volume aged since then as new.
-    pub fn forget_victims(&self) {
+    pub(crate) fn forget_victims(&self) {
         let mut seg = self.seg.lock();
         let oldest = seg.table.oldest_section(self.sb.sections());
         seg.chooser.begin(Memory::at_mount(self.mounted_seconds(), oldest));
@@ -155,12 +155,12 @@ impl Volume {
 
     /// True if the policy uses age and the volume is too young for it, so that in the background cost-benefit chooses
     /// instead.
-    pub fn waits_for_age(&self) -> bool {
+    pub(crate) fn waits_for_age(&self) -> bool {
         self.seg.lock().chooser.waits_for_age()
     }
 
     /// The current settings.
-    pub fn cleaning(&self) -> Settings {
+    pub(crate) fn cleaning(&self) -> Settings {
         *self.gc.lock()
     }
 }

@@ -19,10 +19,10 @@ use super::work::{Into, When, Work};
 use crate::cause::Cause;
 use crate::error::Result;
 use crate::file::writeback::or_wait;
+use crate::gc::Cleaning;
 use crate::node::write::Mark;
 use crate::pack::{PackState, Reason};
 use crate::segment::Expected;
-use crate::volume::Volume;
 
 /// Sections that a round frees beyond the need (kernel `NR_GC_CHECKPOINT_SECS`).
 const AHEAD: u32 = 3;
@@ -63,7 +63,7 @@ impl Room {
     }
 }
 
-impl Volume {
+impl Cleaning {
     /// Makes sure that there is space before an operation begins. The caller holds no lock.
     pub(crate) fn balance(&self) -> Result<()> {
         if self.untouched.load(Ordering::Acquire) {
@@ -140,7 +140,7 @@ impl Volume {
     /// Cleans one section as foreground cleaning does, whether space is short or not: the emptiest section, at once,
     /// with a checkpoint that frees it (like `F2FS_IOC_GARBAGE_COLLECT` and a checkpoint in the kernel). False if no
     /// section gains anything.
-    pub fn clean_in_foreground(&self) -> Result<bool> {
+    pub(crate) fn clean_in_foreground(&self) -> Result<bool> {
         self.check_writable()?;
         self.balance()?;
         let pack = &mut *self.cp.write();

@@ -9,10 +9,10 @@
 use vfs::Room;
 
 use crate::error::{Error, Result};
+use crate::gc::Cleaning;
 use crate::pack::Reason;
-use crate::volume::Volume;
 
-impl Volume {
+impl Cleaning {
     /// What is missing to write `blocks` blocks to fresh segments. If anything is and `clean` is set, cleans one
     /// section.
     pub(crate) fn room_for_blocks(&self, blocks: u64, clean: bool) -> Result<Room> {

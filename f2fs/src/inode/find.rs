@@ -9,13 +9,13 @@ use vfs::{Attr, DeviceNumber, FileKind, Timestamp};
 
 use super::Inode;
 use crate::error::{Error, Result};
+use crate::inode::Inodes;
 use crate::no_key;
 use crate::node::cache::Node;
-use crate::volume::Volume;
 
 impl Inode {
     /// Counts dirty blocks; the first puts the inode on the list for writeback.
-    pub(crate) fn gained_dirty(self: &Arc<Self>, vol: &Volume, n: usize) {
+    pub(crate) fn gained_dirty(self: &Arc<Self>, vol: &Inodes, n: usize) {
         if n > 0 && self.dirty.fetch_add(n, Ordering::AcqRel) == 0 {
             vol.inode_table.dirty.lock().insert(self.ino, self.clone());
         }
@@ -23,7 +23,7 @@ impl Inode {
         p.fetch_add(n as u64, Ordering::Relaxed);
     }
     /// Discounts dirty blocks that were written or dropped.
-    pub(crate) fn lost_dirty(&self, vol: &Volume, n: usize) {
+    pub(crate) fn lost_dirty(&self, vol: &Inodes, n: usize) {
         if n > 0 && self.dirty.fetch_sub(n, Ordering::AcqRel) == n {
             vol.inode_table.dirty.lock().remove(&self.ino);
         }
@@ -32,7 +32,7 @@ impl Inode {
     }
 }
 
-impl Volume {
+impl Inodes {
     /// An inode by number. [`vfs::Error::NotFound`] if it is deleted or never existed.
     pub(crate) fn inode(&self, ino: Ino) -> Result<Arc<Inode>> {
         if let Some(i) = self.inode_table.get(ino) {

@@ -8,7 +8,7 @@ use format::{BLOCK, Block, BlockAddr, FormatError};
 use super::{MountError, read};
 use crate::cause::Cause;
 use crate::error::{At, Error, Result};
-use crate::volume::CheckpointChoice;
+use crate::options::CheckpointChoice;
 
 /// A pack with valid checksums, whatever its fields contain.
 struct Whole {

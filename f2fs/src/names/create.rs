@@ -10,13 +10,14 @@ use format::{Block, BlockAddr, Ino};
 use vfs::{Caller, DeviceNumber, Entry, FileKind};
 
 use super::check_name;
+use crate::context::Begin;
+use crate::dir::Names;
 use crate::dir::type_number;
 use crate::error::Result;
 use crate::fields::put_method;
 use crate::fields::{Touch, put_inline, set_device_number, touch};
 use crate::inode::{Content, Inode};
 use crate::pack::PackState;
-use crate::volume::Volume;
 use format::acl::Inherited;
 
 /// Properties of a new inode.
@@ -51,14 +52,14 @@ fn has_extension(name: &[u8], list: &[Vec<u8>]) -> bool {
         .any(|e| lower.iter().enumerate().skip(1).any(|(i, &c)| c == b'.' && lower[i + 1..].starts_with(e)))
 }
 
-impl Volume {
+impl Names {
     /// Creates an inode under a new name.
-    pub(crate) fn create(&self, parent: vfs::Ino, name: &[u8], wish: &Wish<'_>) -> Result<Entry> {
+    pub(crate) fn create(&self, volume: &dyn Begin, parent: vfs::Ino, name: &[u8], wish: &Wish<'_>) -> Result<Entry> {
         check_name(name)?;
         if wish.target.len() >= 4096 {
             return Err(vfs::Error::NameTooLong.into());
         }
-        let change = self.begin()?;
+        let change = volume.begin()?;
         let dir = self.outer_dir(parent)?;
         let mut guard = dir.content.write();
         let content = &mut *guard;
@@ -82,8 +83,8 @@ impl Volume {
     }
 
     /// Creates a regular file without a name.
-    pub(crate) fn create_nameless(&self, parent: vfs::Ino, wish: &Wish<'_>) -> Result<Entry> {
-        let change = self.begin()?;
+    pub(crate) fn create_nameless(&self, volume: &dyn Begin, parent: vfs::Ino, wish: &Wish<'_>) -> Result<Entry> {
+        let change = volume.begin()?;
         let dir = self.outer_dir(parent)?;
         // New inodes inherit the directory's access lists, which must not change meanwhile.
         let _content = dir.content.read();
@@ -283,9 +284,9 @@ impl Volume {
     }
 
     /// Adds a name to an inode.
-    pub(crate) fn link_inode(&self, ino: vfs::Ino, parent: vfs::Ino, name: &[u8]) -> Result<Entry> {
+    pub(crate) fn link_inode(&self, volume: &dyn Begin, ino: vfs::Ino, parent: vfs::Ino, name: &[u8]) -> Result<Entry> {
         check_name(name)?;
-        let _change = self.begin()?;
+        let _change = volume.begin()?;
         let inode = self.outer(ino)?;
         if inode.kind == FileKind::Directory {
             return Err(vfs::Error::NotPermitted("directories have one name").into());

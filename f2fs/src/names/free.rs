@@ -2,11 +2,11 @@
 
 use format::Ino;
 
+use crate::dir::Names;
 use crate::error::{Error, Result};
 use crate::pack::PackState;
-use crate::volume::Volume;
 
-impl Volume {
+impl Names {
     /// Frees every orphan that can be freed. No other thread may use the volume meanwhile.
     pub(crate) fn free_orphans(&self, held: &PackState) {
         for ino in self.orphans.all() {

@@ -15,12 +15,13 @@ use format::inode::{Advise, InodeFlags, extra_end};
 use format::superblock::Features;
 use vfs::FileKind;
 
+use crate::context::Begin;
+use crate::dir::Names;
 use crate::dir::naming::Naming;
 use crate::dir::spot::Found;
 use crate::error::Result;
 use crate::fields::{Touch, put_advise, touch};
 use crate::inode::Inode;
-use crate::volume::Volume;
 
 /// Refuses a name that no new file can have.
 pub(crate) fn check_name(name: &[u8]) -> Result<()> {
@@ -36,7 +37,7 @@ pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     Ok(())
 }
 
-impl Volume {
+impl Names {
     /// The inode for a number from a caller.
     pub(crate) fn outer(&self, ino: vfs::Ino) -> Result<Arc<Inode>> {
         let n = u32::try_from(ino.0).map_err(|_| vfs::Error::NotFound)?;
@@ -53,7 +54,7 @@ impl Volume {
     }
 
     /// An inode by its number alone, with a reference. Unlinked inodes are not found.
-    pub(crate) fn itself(&self, ino: vfs::Ino) -> Result<vfs::Entry> {
+    pub(crate) fn itself(&self, volume: &dyn Begin, ino: vfs::Ino) -> Result<vfs::Entry> {
         let inode = self.outer(ino)?;
         // Reference first, check second: a thread that removes the last name meanwhile sees the reference, or this
         // check sees that there is no name.
@@ -63,7 +64,7 @@ impl Volume {
             _ => Ok(vfs::Entry { attr }),
         });
         if found.is_err() && self.inode_table.unhold(inode.ino, 1) {
-            self.unreferenced(inode.ino)?;
+            self.unreferenced(volume, inode.ino)?;
         }
         found
     }

@@ -7,24 +7,25 @@ use format::inode::InodeFlags;
 use parking_lot::RwLockWriteGuard;
 use vfs::FileKind;
 
+use crate::context::Begin;
+use crate::dir::Names;
 use crate::error::Result;
 use crate::fields::{Touch, touch};
 use crate::file::free::KeptPages;
 use crate::inode::{Content, Inode};
 use crate::orphan::Place;
 use crate::pack::PackState;
-use crate::volume::Volume;
 
-impl Volume {
+impl Names {
     /// Removes a name; `directory` is the kind that the caller expects.
-    pub(crate) fn remove_name(&self, parent: vfs::Ino, name: &[u8], directory: bool) -> Result<()> {
+    pub(crate) fn remove_name(&self, volume: &dyn Begin, parent: vfs::Ino, name: &[u8], directory: bool) -> Result<()> {
         if name == b"." {
             return Err(vfs::Error::Invalid("cannot remove .").into());
         }
         if name == b".." {
             return Err(vfs::Error::NotEmpty.into());
         }
-        let change = self.begin_modest()?;
+        let change = volume.begin_modest()?;
         let dir = self.outer_dir(parent)?;
         let mut content = dir.content.write();
         self.check_dir_changes(&dir, false)?;
@@ -158,11 +159,11 @@ impl Volume {
     }
 
     /// Handles the loss of an inode's last reference: frees it if it has no name.
-    pub(crate) fn unreferenced(&self, ino: Ino) -> Result<()> {
-        if !self.orphans.contains(ino) || self.options.read_only {
+    pub(crate) fn unreferenced(&self, volume: &dyn Begin, ino: Ino) -> Result<()> {
+        if !self.orphans.contains(ino) || self.is_read_only() {
             return Ok(());
         }
-        let change = self.begin_modest()?;
+        let change = volume.begin_modest()?;
         if self.inode_table.is_held(ino) || !self.orphans.contains(ino) {
             return Ok(());
         }

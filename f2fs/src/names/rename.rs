@@ -11,12 +11,13 @@ use vfs::{Caller, DeviceNumber, FileKind, NewNode, RenameFlags};
 
 use super::check_name;
 use super::create::Wish;
+use crate::context::Begin;
+use crate::dir::Names;
 use crate::dir::spot::{Found, Spot};
 use crate::error::{Error, Result};
 use crate::fields::{Touch, put_advise, touch};
 use crate::inode::{Content, Inode};
 use crate::pack::PackState;
-use crate::volume::Volume;
 
 /// The contents of one or two directories, locked.
 struct Locked<'d> {
@@ -70,10 +71,11 @@ fn goes_first(a: (Ino, &Above), b: (Ino, &Above)) -> bool {
     a.0 != b.0 && (inside(b.1, a.0) || (!inside(a.1, b.0) && a.0 < b.0))
 }
 
-impl Volume {
+impl Names {
     /// `renameat2`.
     pub(crate) fn rename_name(
         &self,
+        volume: &dyn Begin,
         caller: Caller,
         from: (vfs::Ino, &[u8]),
         to: (vfs::Ino, &[u8]),
@@ -86,7 +88,7 @@ impl Volume {
         }
         check_name(from.1)?;
         check_name(to.1)?;
-        let change = self.begin_modest()?;
+        let change = volume.begin_modest()?;
         // Renames between directories run one at a time: the tree must not change while ancestors are checked. A rename
         // within one directory changes no parent.
         let _names = (from.0 != to.0).then(|| self.renames.lock());

@@ -15,14 +15,14 @@ use format::{BlockAddr, Ino, Nid};
 use super::cache::Node;
 use super::map::{Lookup, Place, addr_in, set_addr_in, span};
 use crate::error::Result;
-use crate::volume::Volume;
+use crate::node::Nodes;
 
 /// Stretches visited in one step. A step dirties or frees about as many nodes.
 pub(crate) const STEP: u64 = 64;
 /// Stretches visited under one lock if nothing changes.
 pub(crate) const LOOKED: u64 = 1024;
 
-impl Volume {
+impl Nodes {
     /// The blocks around `index` whose addresses are in one node, and the place of the first of them; or the blocks
     /// around `index` without a node.
     pub(crate) fn stretch(&self, inode: &Arc<Node>, index: u64) -> Result<(Range<u64>, Option<Place>)> {

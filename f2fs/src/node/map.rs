@@ -13,7 +13,7 @@ use format::{BlockAddr, Ino, Nid};
 
 use super::cache::Node;
 use crate::error::{At, Error, Result};
-use crate::volume::Volume;
+use crate::node::Nodes;
 
 /// The node with the address of a file block, and the slot.
 #[derive(Clone)]
@@ -37,7 +37,7 @@ pub enum Lookup {
 
 impl Place {
     /// The address in slot `slot`.
-    pub fn addr(&self, vol: &Volume, slot: u32) -> BlockAddr {
+    pub fn addr(&self, vol: &Nodes, slot: u32) -> BlockAddr {
         let bytes = self.node.read();
         addr_in(vol, &self.node, &bytes, slot)
     }
@@ -47,7 +47,7 @@ impl Place {
     }
 }
 
-pub(crate) fn addr_in(vol: &Volume, node: &Node, bytes: &format::Block, slot: u32) -> BlockAddr {
+pub(crate) fn addr_in(vol: &Nodes, node: &Node, bytes: &format::Block, slot: u32) -> BlockAddr {
     if node.nid == node.ino.nid() {
         let raw = RawInode::of(bytes);
         raw.divide(vol.sb.features).map_or(BlockAddr::NULL, |d| raw.addr(d, slot))
@@ -59,7 +59,7 @@ pub(crate) fn addr_in(vol: &Volume, node: &Node, bytes: &format::Block, slot: u3
 /// Changes an address slot in a node's bytes, for new contents, and the count of reserved slots without a block
 /// (including a compressed cluster's mark; the caller corrects the count for a released one). A delta of the slot is
 /// dropped. If the node is not the inode itself and a block moves, the caller must then call [`Volume::forget_extent`].
-pub(crate) fn set_addr_in(vol: &Volume, node: &Node, bytes: &mut format::Block, slot: u32, to: BlockAddr) {
+pub(crate) fn set_addr_in(vol: &Nodes, node: &Node, bytes: &mut format::Block, slot: u32, to: BlockAddr) {
     let new = |addr| i64::from(addr == BlockAddr::NEW || addr == BlockAddr::COMPRESS);
     let more = new(to) - new(addr_in(vol, node, bytes, slot));
     if more != 0 {
@@ -69,7 +69,7 @@ pub(crate) fn set_addr_in(vol: &Volume, node: &Node, bytes: &mut format::Block, 
 }
 
 fn put_addr(
-    vol: &Volume,
+    vol: &Nodes,
     node: &Node,
     bytes: &mut format::Block,
     slot: u32,
@@ -89,7 +89,7 @@ fn put_addr(
 }
 
 /// [`set_addr_in`] for the same contents at another place: a delta of the slot stays.
-pub(crate) fn move_addr_in(vol: &Volume, node: &Node, bytes: &mut format::Block, slot: u32, to: BlockAddr) {
+pub(crate) fn move_addr_in(vol: &Nodes, node: &Node, bytes: &mut format::Block, slot: u32, to: BlockAddr) {
     put_addr(vol, node, bytes, slot, to, RawInode::move_addr);
 }
 
@@ -106,7 +106,7 @@ fn empty_around(bytes: &format::Block, slot: u32) -> (u64, u64) {
     (before as u64, after as u64)
 }
 
-impl Volume {
+impl Nodes {
     /// The layout of an inode's address words.
     pub(crate) fn division(&self, raw: &RawInode) -> Result<Division> {
         raw.divide(self.sb.features).at(|| format!("inode {}", raw.footer.ino.get()))
@@ -283,6 +283,7 @@ impl Volume {
 mod tests {
     use std::time::Duration;
 
+    use crate::volume::Volume;
     use device::{Fault, Faulty, Gate, Memory, Op, Time, VirtualClock};
     use format::sit::LogType;
     use vfs::{Caller, DeviceNumber, FileKind, FileSystem, NewNode};

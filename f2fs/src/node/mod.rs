@@ -11,3 +11,31 @@ pub mod free;
 pub(crate) mod index;
 pub mod map;
 pub mod write;
+
+use crate::context::Context;
+use crate::nat::Nat;
+use crate::promises::Promises;
+use crate::segment::Logs;
+use crate::space::Space;
+use cache::NodeCache;
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// The nodes of a mounted volume: their numbers, their addresses, those in memory, and the blocks that they count.
+pub struct Nodes {
+    pub(crate) ctx: Arc<Context>,
+    pub(crate) logs: Arc<Logs>,
+    pub(crate) promises: Arc<Promises>,
+    pub(crate) nat: Nat,
+    pub(crate) node_cache: NodeCache,
+    pub(crate) space: Space,
+    /// Keeps the order of node writes.
+    pub(crate) node_io: Mutex<()>,
+}
+
+impl std::ops::Deref for Nodes {
+    type Target = Logs;
+    fn deref(&self) -> &Logs {
+        &self.logs
+    }
+}

@@ -17,8 +17,8 @@ use format::{BlockAddr, Ino, Nid};
 use super::cache::Node;
 use crate::cause::Cause;
 use crate::error::Result;
+use crate::node::Nodes;
 use crate::pack::PackState;
-use crate::volume::Volume;
 
 /// Bytes gathered for one request: 1 MiB.
 const BATCH: usize = 1 << 20;
@@ -59,7 +59,7 @@ pub fn log_of(bytes: &format::Block) -> LogType {
     }
 }
 
-impl Volume {
+impl Nodes {
     /// Writes the dirty ones of `nodes`, or all of them with a mark for fsync. `_held` proves that no checkpoint begins
     /// meanwhile. Marked nodes that roll-forward would not find are not written: the error is NoSpace, and a checkpoint
     /// makes space for them.

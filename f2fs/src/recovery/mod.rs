@@ -28,8 +28,9 @@ use rustc_hash::FxHashMap;
 
 use crate::cause::Cause;
 use crate::error::Result;
+use crate::options::RollForward;
 use crate::pack::{PackState, Reason};
-use crate::volume::{RollForward, Volume};
+use crate::volume::Volume;
 use chain::Link;
 
 /// The nodes of one inode in the chain, by their positions.

@@ -9,7 +9,7 @@ use vfs::FreeFragments;
 use victim::fragmentation::Fragmentation;
 
 use super::table::SegmentTable;
-use crate::volume::Volume;
+use crate::segment::Logs;
 
 impl SegmentTable {
     /// Compares counts, the factor f and the free fragments of the first `segments` segments with their valid maps. The
@@ -48,9 +48,9 @@ impl SegmentTable {
     }
 }
 
-impl Volume {
+impl Logs {
     /// Compares the numbers kept for every segment with its valid map. The error names the first difference.
-    pub fn audit_segments(&self) -> Result<(), String> {
+    pub(crate) fn audit_segments(&self) -> Result<(), String> {
         self.seg.lock().table.audit(self.sb.main_segs)
     }
 }

@@ -29,6 +29,8 @@ pub(crate) mod windows;
 mod word_set;
 pub(crate) mod zones;
 
+use crate::context::Context;
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -49,6 +51,22 @@ use log::Log;
 use summary::PendingSummaries;
 use table::SegmentTable;
 use tally::Tally;
+
+/// The logs of a mounted volume: its segments, and the order of requests to them.
+pub struct Logs {
+    pub(crate) ctx: Arc<Context>,
+    pub(crate) seg: Mutex<Segments>,
+    pub(crate) pressure: Arc<Pressure>,
+    /// Keeps data writes in allocation order, on a zoned device.
+    pub(crate) data_io: Mutex<()>,
+}
+
+impl std::ops::Deref for Logs {
+    type Target = Context;
+    fn deref(&self) -> &Context {
+        &self.ctx
+    }
+}
 
 /// Dirty blocks in memory that will need space in the log; input of the allocation rules.
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@ use vfs::FreeFragments;
 use victim::fragmentation;
 
 use super::table::SegmentTable;
-use crate::volume::Volume;
+use crate::segment::Logs;
 
 impl SegmentTable {
     /// The free fragments of the whole main area.
@@ -32,9 +32,9 @@ impl SegmentTable {
     }
 }
 
-impl Volume {
+impl Logs {
     /// The current free fragments.
-    pub fn free_fragments(&self) -> FreeFragments {
+    pub(crate) fn free_fragments(&self) -> FreeFragments {
         self.seg.lock().table.free_fragments(self.sb.main_segs)
     }
 }

@@ -7,20 +7,21 @@ use std::sync::atomic::Ordering;
 
 use device::host_room::Change as Room;
 
-use super::{Change, Volume};
+use super::Volume;
+use crate::context::{Begin, Change};
 use crate::error::Result;
 
-impl Volume {
-    /// Begins a change that may need room: makes sure there is enough to complete it, then prevents checkpoints.
-    pub(crate) fn begin(&self) -> Result<Change<'_>> {
+impl Begin for Volume {
+    fn begin(&self) -> Result<Change<'_>> {
         self.begin_on_host(Room::Takes)
     }
 
-    /// Begins a change that frees room or needs hardly any: it is accepted even while the host is short of room.
-    pub(crate) fn begin_modest(&self) -> Result<Change<'_>> {
+    fn begin_modest(&self) -> Result<Change<'_>> {
         self.begin_on_host(Room::Gives)
     }
+}
 
+impl Volume {
     fn begin_on_host(&self, room: Room) -> Result<Change<'_>> {
         self.check_writable()?;
         self.note_use();

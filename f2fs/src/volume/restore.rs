@@ -33,7 +33,7 @@ const STEPS: usize = 16;
 impl Volume {
     /// Ends the window if it is due, and folds deltas of files that are only read if the volume is idle.
     pub(crate) fn restore_if_due(&self) -> Result<()> {
-        if !self.may_hold_deltas() || !self.options.delta_return || self.options.read_only {
+        if !self.may_hold_deltas() || !self.options.delta_return || self.is_read_only() {
             return Ok(());
         }
         let now = self.clock.monotonic();

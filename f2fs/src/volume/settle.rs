@@ -15,10 +15,12 @@ use format::superblock::{DELTA_MAGIC, Features, MAGIC, SuperBlock};
 use format::{BLOCK, Ino, Nid};
 
 use crate::cause::Cause;
+use crate::context::Begin;
 use crate::error::{Error, Result};
 use crate::mount::{MountError, read_superblock};
+use crate::options::MountOptions;
 use crate::pack::Reason;
-use crate::volume::{MountOptions, Volume};
+use crate::volume::Volume;
 
 /// Why settling or unsettling failed.
 #[derive(Debug, thiserror::Error)]

@@ -30,9 +30,9 @@ use vfs::FileKind;
 use super::BLOCK;
 use crate::cause::Cause;
 use crate::error::{At, Error, Result};
+use crate::file::Files;
 use crate::inode::{Content, Inode};
 use crate::node::map::{Lookup, Place, addr_in};
-use crate::volume::Volume;
 
 /// The first slot of the cluster that contains a slot. Clusters begin at the first slot of each node.
 pub(crate) fn mark_slot(slot: u32, method: Method) -> u32 {
@@ -47,7 +47,7 @@ pub(crate) fn cluster_of(index: u64, method: Method) -> Range<u64> {
 }
 
 /// An inode's compression method; `None` if it is not a compressed file.
-pub(crate) fn method_of(vol: &Volume, raw: &RawInode) -> Result<Option<Method>> {
+pub(crate) fn method_of(vol: &Files, raw: &RawInode) -> Result<Option<Method>> {
     let place = || format!("inode {}", raw.footer.ino.get());
     if !vol.has(Features::COMPRESSION) || raw.log_cluster(vol.sb.features).at(place)?.is_none() {
         return Ok(None);
@@ -59,7 +59,7 @@ pub(crate) fn method_of(vol: &Volume, raw: &RawInode) -> Result<Option<Method>> 
     method.map_err(|e| Error::corrupt(format_args!("{}: {e}", place())))
 }
 
-impl Volume {
+impl Files {
     /// A file's compression method; `None` if it is not a compressed file.
     pub(crate) fn clusters(&self, inode: &Inode) -> Result<Option<Method>> {
         if inode.kind != FileKind::Regular || !self.has(Features::COMPRESSION) {
@@ -263,6 +263,7 @@ impl Volume {
 mod tests {
     use std::sync::Arc;
 
+    use crate::volume::Volume;
     use device::{Memory, Time, VirtualClock};
     use vfs::{FileSystem, SetAttr};
 

@@ -7,22 +7,23 @@ use std::sync::Arc;
 
 use super::cluster_of;
 use super::writeback::{Pack, Which};
+use crate::context::Begin;
 use crate::error::Result;
 use crate::file::BLOCK;
+use crate::file::Files;
 use crate::file::run::BATCH;
 use crate::inode::{Content, Inode};
 use crate::node::map::Lookup;
-use crate::volume::Volume;
 
-impl Volume {
+impl Files {
     /// Packs every raw cluster if that saves a block, or unpacks all.
-    pub(crate) fn repack(&self, inode: &Arc<Inode>, packed: bool) -> Result<()> {
+    pub(crate) fn repack(&self, volume: &dyn Begin, inode: &Arc<Inode>, packed: bool) -> Result<()> {
         let _turn = inode.steps.turn.lock();
         let pack = if packed { Pack::Yes } else { Pack::No };
         let mut at = 0;
         loop {
             let _admitted = self.admit(BATCH as u64);
-            let change = self.begin()?;
+            let change = volume.begin()?;
             let mut content = inode.content.write();
             self.check_there(inode)?;
             self.check_plain(inode)?;

@@ -17,12 +17,13 @@ use vfs::Compression;
 
 use super::method_of;
 use super::writeback::{Pack, Which};
+use crate::context::Begin;
 use crate::error::Result;
 use crate::fields::{Touch, put_inline, touch};
+use crate::file::Files;
 use crate::inode::Inode;
 use crate::node::cache::Node;
 use crate::node::map::{addr_in, set_addr_in};
-use crate::volume::Volume;
 
 /// A packed cluster: the place of its mark, and the number of blocks that follow.
 struct Packed {
@@ -51,9 +52,9 @@ pub struct CompressedCount {
     pub released: u64,
 }
 
-impl Volume {
+impl Files {
     /// Counts the compressed files of the volume. Reads every inode.
-    pub fn count_compressed(&self) -> Result<CompressedCount> {
+    pub(crate) fn count_compressed(&self) -> Result<CompressedCount> {
         let mut count = CompressedCount::default();
         for nid in (self.sb.root.0..self.sb.max_nid()).map(Nid) {
             let Some(node) = self.inode_node(nid)? else { continue };
@@ -99,10 +100,15 @@ impl Volume {
     }
 
     /// One step on a compressed file; writes its contents back first.
-    fn with_clusters<T>(&self, inode: &Arc<Inode>, f: impl FnOnce(Method) -> Result<T>) -> Result<T> {
+    fn with_clusters<T>(
+        &self,
+        volume: &dyn Begin,
+        inode: &Arc<Inode>,
+        f: impl FnOnce(Method) -> Result<T>,
+    ) -> Result<T> {
         let _turn = inode.steps.turn.lock();
         self.check_plain(inode)?;
-        let change = self.begin()?;
+        let change = volume.begin()?;
         let mut content = inode.content.write();
         self.check_there(inode)?;
         let Some(method) = self.clusters(inode)? else {
@@ -116,8 +122,8 @@ impl Volume {
     }
 
     /// Releases the blocks saved by packing; returns their number.
-    pub(crate) fn release_saved(&self, inode: &Arc<Inode>) -> Result<u64> {
-        self.with_clusters(inode, |method| {
+    pub(crate) fn release_saved(&self, volume: &dyn Begin, inode: &Arc<Inode>) -> Result<u64> {
+        self.with_clusters(volume, inode, |method| {
             let (inline, saved) = inode.node.inode(|r| (r.inline(), r.saved_blocks()));
             if inline.contains(Inline::COMPRESS_RELEASED) {
                 return Err(vfs::Error::Invalid("the file's compressed blocks are released already").into());
@@ -150,8 +156,8 @@ impl Volume {
     }
 
     /// Reserves the blocks again that [`Self::release_saved`] released; returns their number.
-    pub(crate) fn reserve_saved(&self, inode: &Arc<Inode>) -> Result<u64> {
-        self.with_clusters(inode, |method| {
+    pub(crate) fn reserve_saved(&self, volume: &dyn Begin, inode: &Arc<Inode>) -> Result<u64> {
+        self.with_clusters(volume, inode, |method| {
             if !inode.node.inode(|r| r.inline().contains(Inline::COMPRESS_RELEASED)) {
                 return Err(vfs::Error::Invalid("the file's compressed blocks are not released").into());
             }

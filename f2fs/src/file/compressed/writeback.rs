@@ -26,12 +26,12 @@ use crate::compress::Packer;
 use crate::compress::options::Mode;
 use crate::error::{Error, Result};
 use crate::file::BLOCK;
+use crate::file::Files;
 use crate::file::run::{BATCH, Run};
 use crate::inode::{Content, Inode};
 use crate::node::map::{addr_in, set_addr_in};
 use crate::pack::PackState;
 use crate::segment::temperature::data_log;
-use crate::volume::Volume;
 
 /// Which clusters are written back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +70,7 @@ struct Placed<'b> {
     saved: i64,
 }
 
-impl Volume {
+impl Files {
     /// [`Volume::write_back`] for a compressed file. True if a block got a new address.
     pub(crate) fn write_clusters(
         &self,
