@@ -79,8 +79,8 @@ impl Xattrs {
             false => self.put_xattr(held, inode, index, b"", Some(&list.to_disk()), XattrFlags::empty()),
         }?;
         let kill = flags.contains(XattrFlags::ACL_KILL_SGID);
-        let now = self.now();
-        self.edit_inode(&inode.node, |r| {
+        let now = self.ctx.now();
+        self.nodes.edit_inode(&inode.node, |r| {
             let mut mode = r.i_mode.get() & !0o777 | perm & 0o777;
             if kill {
                 mode &= !0o2000;

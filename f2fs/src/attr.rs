@@ -25,9 +25,9 @@ impl Volume {
     /// change time.
     pub(crate) fn note_access(&self, inode: &Arc<Inode>) -> Result<bool> {
         let due = |now: Time| -> Result<bool> {
-            Ok(self.attr(inode)?.access_is_due(vfs::Timestamp { sec: now.secs, nsec: now.nanos }))
+            Ok(self.inodes.attr(inode)?.access_is_due(vfs::Timestamp { sec: now.secs, nsec: now.nanos }))
         };
-        let now = self.now();
+        let now = self.ctx.now();
         let still = inode.node.inode(|r| r.flags().contains(InodeFlags::NOATIME));
         if still || !due(now)? {
             return Ok(false);
@@ -37,7 +37,7 @@ impl Volume {
         // Of many concurrent readers, the first has already updated it for all.
         let changes = due(now)? && inode.node.inode(|r| r.i_links.get()) > 0;
         if changes {
-            self.edit_inode(&inode.node, |r| {
+            self.nodes.edit_inode(&inode.node, |r| {
                 (r.i_atime, r.i_atime_nsec) = ((now.secs as u64).into(), now.nanos.into())
             });
         }
@@ -60,16 +60,16 @@ impl Volume {
     pub(crate) fn set_attributes(&self, inode: &Arc<Inode>, set: &SetAttr) -> Result<Attr> {
         self.check_settable(inode, set)?;
         if let Some(size) = set.size {
-            self.set_size(self, inode, size)?;
+            self.files.set_size(self, inode, size)?;
         }
         let change = self.begin_modest()?;
         let _content = inode.content.write();
-        self.check_there(inode)?;
+        self.inodes.check_there(inode)?;
         // Check again: the flags cannot change while this lock is held.
         self.check_settable(inode, set)?;
         self.note_altered(inode);
-        let now = self.now();
-        self.edit_inode(&inode.node, |r| {
+        let now = self.ctx.now();
+        self.nodes.edit_inode(&inode.node, |r| {
             if let Some(uid) = set.uid {
                 r.i_uid = uid.into();
             }
@@ -102,8 +102,8 @@ impl Volume {
             }
         });
         if let Some(perm) = set.perm {
-            self.chmod_acl(&change, inode, perm)?;
+            self.xattrs.chmod_acl(&change, inode, perm)?;
         }
-        self.attr(inode)
+        self.inodes.attr(inode)
     }
 }

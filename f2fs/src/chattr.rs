@@ -56,7 +56,7 @@ impl Volume {
         let mut shown = FileFlags::from_bits_retain((flags & SHOWN).bits());
         shown.set(FileFlags::ENCRYPT, advise.contains(Advise::ENCRYPT));
         shown.set(FileFlags::VERITY, advise.contains(Advise::VERITY));
-        Flags { flags: shown, project: self.project(inode) }
+        Flags { flags: shown, project: self.names.project(inode) }
     }
 
     /// Sets the flags, and the project if given.
@@ -65,7 +65,7 @@ impl Volume {
         let _turn = inode.steps.turn.lock();
         let _change = self.begin_modest()?;
         let mut content = inode.content.write();
-        self.check_there(inode)?;
+        self.inodes.check_there(inode)?;
         let now = self.flags_of(inode);
         // Flags that are shown but cannot be set do not count (kernel `F2FS_SETTABLE_FS_FL`).
         let change = ((now.flags ^ wish) - (FileFlags::ENCRYPT | FileFlags::VERITY)).bits();
@@ -73,7 +73,9 @@ impl Volume {
             return Err(vfs::Error::Unsupported(format!("changing the flags {:#x}", change)).into());
         }
         let project = project.filter(|&p| p != now.project);
-        if project.is_some() && !(self.keeps_projects() && inode.node.inode(|r| r.extra_isize() >= extra_end::PROJID)) {
+        if project.is_some()
+            && !(self.names.keeps_projects() && inode.node.inode(|r| r.extra_isize() >= extra_end::PROJID))
+        {
             return Err(vfs::Error::Unsupported("projects, which this volume does not keep".into()).into());
         }
         if change == 0 && project.is_none() {
@@ -88,14 +90,14 @@ impl Volume {
         }
         if turned {
             self.may_turn_compressed(inode)?;
-            self.leave_inline(inode, &mut content)?;
+            self.files.leave_inline(inode, &mut content)?;
             // The chain may contain nodes of the other layout.
             self.promises.reshaped(inode.ino);
         }
         self.note_altered(inode);
-        let time = self.now();
-        let method = self.options.compress.method;
-        self.edit_inode(&inode.node, |r| {
+        let time = self.ctx.now();
+        let method = self.ctx.options.compress.method;
+        self.nodes.edit_inode(&inode.node, |r| {
             if turned && inode.kind == FileKind::Regular {
                 put_method(r, method);
             }
@@ -112,9 +114,9 @@ impl Volume {
     fn may_turn_folding(&self, dir: &Inode, content: &mut Content, on: bool) -> Result<()> {
         if on {
             // Hashes of names that are both folded and encrypted need the key, too.
-            self.check_has_key(dir)?;
+            self.names.check_has_key(dir)?;
         }
-        if !self.has(Features::CASEFOLD) {
+        if !self.ctx.has(Features::CASEFOLD) {
             return Err(vfs::Error::Unsupported(
                 "case-insensitive names; the volume lacks the feature \
                 casefold"
@@ -122,7 +124,7 @@ impl Volume {
             )
             .into());
         }
-        if !self.is_empty_dir(dir, content)? {
+        if !self.names.is_empty_dir(dir, content)? {
             return Err(vfs::Error::NotEmpty.into());
         }
         Ok(())
@@ -130,7 +132,7 @@ impl Volume {
 
     /// Checks whether compression of the file can be switched.
     fn may_turn_compressed(&self, inode: &Inode) -> Result<()> {
-        if !self.has(Features::COMPRESSION) {
+        if !self.ctx.has(Features::COMPRESSION) {
             return Err(vfs::Error::Unsupported(
                 "compressed files; the volume lacks the feature \
                 compression"
@@ -148,12 +150,12 @@ impl Volume {
         if inode.node.inode(|r| r.inline().contains(Inline::PIN_FILE)) {
             return Err(vfs::Error::Invalid("a pinned file is not compressed").into());
         }
-        self.check_has_room(inode)?;
+        self.files.check_has_room(inode)?;
         self.check_no_blocks(inode)
     }
 
     fn check_no_blocks(&self, inode: &Inode) -> Result<()> {
-        let inside = self.inline_room(inode)?.is_some() && inode.size() > 0;
+        let inside = self.files.inline_room(inode)?.is_some() && inode.size() > 0;
         let own = inode.node.inode(|r| 1 + u64::from(r.i_xattr_nid.get() != 0));
         if inside || inode.node.inode(|r| r.i_blocks.get()) > own {
             return Err(vfs::Error::Invalid("only a file without blocks can become compressed, or plain").into());
@@ -166,9 +168,9 @@ impl Volume {
         let _turn = inode.steps.turn.lock();
         let _change = self.begin_modest()?;
         let _content = inode.content.write();
-        self.check_there(inode)?;
-        self.check_plain(inode)?;
-        let Some(now) = self.clusters(inode)? else {
+        self.inodes.check_there(inode)?;
+        self.files.check_plain(inode)?;
+        let Some(now) = self.files.clusters(inode)? else {
             return Err(vfs::Error::Invalid("the file is not a compressed one").into());
         };
         let flag = u16::from(now.checksum);
@@ -176,7 +178,7 @@ impl Volume {
             .map_err(|_| vfs::Error::Invalid("no such algorithm, or clusters of that size"))?;
         self.check_no_blocks(inode)?;
         self.promises.reshaped(inode.ino);
-        self.edit_inode(&inode.node, |r| put_method(r, method));
+        self.nodes.edit_inode(&inode.node, |r| put_method(r, method));
         Ok(())
     }
 }
@@ -190,7 +192,7 @@ mod tests {
     use crate::rig::*;
 
     fn seal(vol: &Volume, inode: &Inode, flags: InodeFlags) {
-        vol.edit_inode(&inode.node, |r| r.i_flags = flags.bits().into());
+        vol.nodes.edit_inode(&inode.node, |r| r.i_flags = flags.bits().into());
     }
 
     #[test]
@@ -209,7 +211,7 @@ mod tests {
             &|| vol.setxattr(f, b"user.a", b"2", XattrFlags::empty()),
             &|| vol.removexattr(f, b"user.a"),
         ];
-        let inode = vol.outer(f).unwrap();
+        let inode = vol.names.outer(f).unwrap();
         for (i, work) in work.into_iter().enumerate() {
             std::thread::scope(|s| {
                 let content = inode.content.read();
@@ -234,7 +236,7 @@ mod tests {
         let f = file(&vol, "f");
         let all = blocks(900);
         write(&vol, f, 0, &all[..100]);
-        seal(&vol, &vol.outer(f).unwrap(), InodeFlags::APPEND);
+        seal(&vol, &vol.names.outer(f).unwrap(), InodeFlags::APPEND);
         assert_eq!(vol.write(f, 0, &all, WriteFlags::FROM_CACHE).unwrap(), all.len());
         assert!(read(&vol, f) == all);
         let other = vol.write(f, 0, b"other", WriteFlags::FROM_CACHE);
@@ -246,7 +248,7 @@ mod tests {
     fn the_times_of_an_append_only_file_may_become_now_and_no_others() {
         let (dev, vol) = mounted(64, MountOptions::default());
         let f = file(&vol, "f");
-        seal(&vol, &vol.outer(f).unwrap(), InodeFlags::APPEND);
+        seal(&vol, &vol.names.outer(f).unwrap(), InodeFlags::APPEND);
         let then = Timestamp { sec: 5, nsec: 0 };
         let (now, at) = (Some(SetTime::Now), Some(SetTime::At(then)));
         let set = |atime, mtime, ctime| SetAttr { atime, mtime, ctime, ..SetAttr::default() };
@@ -264,7 +266,7 @@ mod tests {
             let out = vol.setattr(f, &set);
             assert_eq!(out.is_ok(), allowed, "{set:?}: {out:?}");
         }
-        seal(&vol, &vol.outer(f).unwrap(), InodeFlags::APPEND | InodeFlags::IMMUTABLE);
+        seal(&vol, &vol.names.outer(f).unwrap(), InodeFlags::APPEND | InodeFlags::IMMUTABLE);
         assert!(vol.setattr(f, &set(None, now, None)).is_err(), "immutable");
         judge(&dev, &vol);
     }

@@ -55,20 +55,13 @@ pub struct Checkpoints {
     pub(crate) last_checkpoint: AtomicU64,
 }
 
-impl std::ops::Deref for Checkpoints {
-    type Target = Names;
-    fn deref(&self) -> &Names {
-        &self.names
-    }
-}
-
 impl Checkpoints {
     /// Writes a checkpoint if the NAT needs one: node numbers become free only by a checkpoint, or too many entries are
     /// in memory. Contents for which the log has no space wait for a later one.
     pub(crate) fn relieve_nat(&self) -> Result<()> {
-        if self.nat.wants_checkpoint() {
-            let mut pack = self.cp.write();
-            if self.nat.wants_checkpoint() {
+        if self.nodes.nat.wants_checkpoint() {
+            let mut pack = self.ctx.cp.write();
+            if self.nodes.nat.wants_checkpoint() {
                 self.checkpoint_of_what_fits(&mut pack, Reason::Running)?;
             }
         }
@@ -80,25 +73,25 @@ impl Checkpoints {
     /// the log has no space even for nodes and directories, the volume stays unchanged; after any other error it
     /// refuses changes ([`crate::health`]).
     pub(crate) fn checkpoint_of_what_fits(&self, pack: &mut PackState, reason: Reason) -> Result<u64> {
-        self.check_writable()?;
-        let flushed = self.flush_all_contents(pack).and_then(|waiting| {
+        self.ctx.check_writable()?;
+        let flushed = self.files.flush_all_contents(pack).and_then(|waiting| {
             self.flush_all_nodes(pack, reason.cause(Cause::Node))?;
-            self.seg.lock().seat_full_logs()?;
+            self.logs.seg.lock().seat_full_logs()?;
             Ok(waiting)
         });
         let waiting = flushed.inspect_err(|e| match e {
             Error::Fs(vfs::Error::NoSpace) => {}
-            Error::Violated(_) => self.health.fail_for_good(e),
-            e => self.health.fail(failed(e)),
+            Error::Violated(_) => self.ctx.health.fail_for_good(e),
+            e => self.ctx.health.fail(failed(e)),
         })?;
         // Blocks are left for a later checkpoint, so this is not the volume's last.
         let reason = if waiting > 0 && reason == Reason::Unmount { Reason::Running } else { reason };
         self.commit_pack(pack, reason).inspect_err(|e| match e {
-            Error::Violated(_) => self.health.fail_for_good(e),
-            e => self.health.fail(failed(e)),
+            Error::Violated(_) => self.ctx.health.fail_for_good(e),
+            e => self.ctx.health.fail(failed(e)),
         })?;
         if waiting > 0 {
-            self.changed.store(true, Ordering::Release);
+            self.ctx.changed.store(true, Ordering::Release);
         }
         Ok(waiting)
     }
@@ -106,27 +99,27 @@ impl Checkpoints {
     /// Writes every dirty node.
     pub(crate) fn flush_all_nodes(&self, held: &PackState, cause: Cause) -> Result<()> {
         loop {
-            let dirty = self.node_cache.dirty();
+            let dirty = self.nodes.node_cache.dirty();
             if dirty.iter().all(|n| !n.is_dirty()) {
                 return Ok(());
             }
-            self.write_nodes(held, &dirty, Mark::Plain, cause)?;
+            self.nodes.write_nodes(held, &dirty, Mark::Plain, cause)?;
         }
     }
 
     fn commit_pack(&self, pack: &mut PackState, reason: Reason) -> Result<()> {
         self.check_invariants()?;
         let second = !pack.second;
-        let start = self.sb.cp.plus(if second { 512 } else { 0 });
+        let start = self.ctx.sb.cp.plus(if second { 512 } else { 0 });
         let tag = reason.cause(Cause::Checkpoint).tag();
         if pack.torn {
-            self.dev.write(Lba(start.0.into()), &[0; BLOCK], tag)?;
-            self.dev.flush(tag)?;
+            self.ctx.dev.write(Lba(start.0.into()), &[0; BLOCK], tag)?;
+            self.ctx.dev.flush(tag)?;
             pack.torn = false;
         }
-        let nat = self.nat.flush(reason.cause(Cause::Nat))?;
+        let nat = self.nodes.nat.flush(reason.cause(Cause::Nat))?;
         let nat_journal = nat.journal();
-        let mut seg = self.seg.lock();
+        let mut seg = self.logs.seg.lock();
         let seg = &mut *seg;
         seg.save_moved()?;
         seg.close_windows();
@@ -134,18 +127,18 @@ impl Checkpoints {
         // The pack's own state does not change until the new pack is durable.
         let mut sit_entries = pack.sit_journal.clone();
         let sit_journal = self.flush_sit(seg, &mut cp.sit_bitmap, &mut sit_entries, reason.cause(Cause::Sit))?;
-        seg.summaries.write_all(&*self.dev, &self.sb, reason.cause(Cause::Ssa))?;
+        seg.summaries.write_all(&*self.ctx.dev, &self.ctx.sb, reason.cause(Cause::Ssa))?;
 
-        let orphans = self.orphans.all();
+        let orphans = self.inodes.orphans.all();
         let orphan_blocks = orphan::encode(&orphans);
         let (data_sums, compact) = data_summaries(seg, &nat_journal, &sit_journal);
         let unmount = reason == Reason::Unmount;
         let node_sums = if unmount { 3 } else { 0 };
 
         cp.version += 1;
-        cp.valid_blocks = self.space.valid_blocks();
-        cp.valid_nodes = self.space.nodes();
-        cp.valid_inodes = self.space.inodes();
+        cp.valid_blocks = self.nodes.space.valid_blocks();
+        cp.valid_nodes = self.nodes.space.nodes();
+        cp.valid_inodes = self.nodes.space.inodes();
         cp.free_segs = seg.table.free_segments() + seg.table.prefree_segments();
         for (head, log) in cp.logs.iter_mut().zip(&seg.logs) {
             *head = LogHead { seg: log.seg, next: log.next, threaded: log.threaded };
@@ -155,20 +148,20 @@ impl Checkpoints {
         cp.flags.set(CpFlags::UMOUNT, unmount);
         cp.flags.set(CpFlags::ORPHAN, !orphans.is_empty());
         cp.flags.set(CpFlags::COMPACT_SUM, compact);
-        if self.has(Features::QUOTA_INO) {
+        if self.ctx.has(Features::QUOTA_INO) {
             // Usage in quota files is not maintained here: it is invalid until fsck.f2fs has recounted it.
             cp.flags |= CpFlags::QUOTA_NEED_FSCK;
         }
-        cp.start_sum = 1 + self.sb.cp_payload + orphan_blocks.len() as u32;
+        cp.start_sum = 1 + self.ctx.sb.cp_payload + orphan_blocks.len() as u32;
         cp.pack_blocks = cp.start_sum + data_sums.len() as u32 + node_sums + 1;
         if cp.pack_blocks > 512 {
             return Err(Error::corrupt(format_args!("{} orphans do not fit a checkpoint", orphans.len())));
         }
         cp.next_free_nid = nat.next_free;
-        cp.elapsed = self.mounted_seconds();
+        cp.elapsed = self.ctx.mounted_seconds();
         cp.nat_bitmap.clone_from(&nat.bitmap);
 
-        let mut bytes = cp.encode(&self.sb);
+        let mut bytes = cp.encode(&self.ctx.sb);
         let head: Vec<u8> = bytes[..BLOCK].to_vec();
         for b in orphan_blocks.iter().chain(&data_sums) {
             bytes.extend_from_slice(b);
@@ -184,30 +177,30 @@ impl Checkpoints {
             }
         }
         pack.torn = true;
-        self.dev.write(Lba(start.0.into()), &bytes, tag)?;
-        self.dev.flush(tag)?;
+        self.ctx.dev.write(Lba(start.0.into()), &bytes, tag)?;
+        self.ctx.dev.flush(tag)?;
         let tail = start.plus(cp.pack_blocks - 1);
-        self.dev.write(Lba(tail.0.into()), &head, tag)?;
-        self.dev.flush(tag)?;
+        self.ctx.dev.write(Lba(tail.0.into()), &head, tag)?;
+        self.ctx.dev.flush(tag)?;
 
-        self.cp_ver.store(cp.version | u64::from(cp.crc) << 32, Ordering::Release);
+        self.ctx.cp_ver.store(cp.version | u64::from(cp.crc) << 32, Ordering::Release);
         (pack.second, pack.torn) = (second, false);
         (pack.checkpoint, pack.sit_journal) = (cp, sit_entries);
-        self.nat.commit(nat);
+        self.nodes.nat.commit(nat);
         let freed = seg.table.commit();
         seg.chain_ends = false;
-        self.changed.store(false, Ordering::Release);
-        self.untouched.store(false, Ordering::Release);
-        self.space.checkpointed();
+        self.ctx.changed.store(false, Ordering::Release);
+        self.ctx.untouched.store(false, Ordering::Release);
+        self.nodes.space.checkpointed();
         self.promises.kept(|ino, note| {
-            if let Some(node) = self.node_cache.get(ino.nid()) {
+            if let Some(node) = self.nodes.node_cache.get(ino.nid()) {
                 note(node.ino, &node.read());
             }
         });
-        self.last_checkpoint.store(self.monotonic_ms(), Ordering::Release);
-        self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
+        self.last_checkpoint.store(self.ctx.monotonic_ms(), Ordering::Release);
+        self.ctx.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
         // A zone is reset when the log starts to write it.
-        if self.options.discard && self.dev.zones().is_none() {
+        if self.ctx.options.discard && self.ctx.dev.zones().is_none() {
             self.discard_segments(&freed);
         }
         Ok(())
@@ -217,8 +210,8 @@ impl Checkpoints {
     /// is still durable.
     fn discard_segments(&self, freed: &[SegNo]) {
         for run in freed.chunk_by(|a, b| a.0 + 1 == b.0) {
-            let at = self.sb.seg_start(run[0]);
-            if let Err(e) = self.dev.discard(Lba(at.0.into()), run.len() as u64 * 512, Cause::Checkpoint.tag()) {
+            let at = self.ctx.sb.seg_start(run[0]);
+            if let Err(e) = self.ctx.dev.discard(Lba(at.0.into()), run.len() as u64 * 512, Cause::Checkpoint.tag()) {
                 log::warn!("freed segments are not discarded: {e}");
                 return;
             }
@@ -265,13 +258,13 @@ impl Checkpoints {
             let mut b: Box<Block> = Box::new([0; 4096]);
             for i in 0..SIT_ENTRIES {
                 let s = SegNo(n * SIT_ENTRIES + i);
-                if s.0 < self.sb.main_segs {
+                if s.0 < self.ctx.sb.main_segs {
                     sit::put(&mut b, i as usize, &seg.table.segment(s).to_entry().to_raw());
                 }
             }
             let second = !bits::msb_test(bitmap, n as usize);
-            let at = self.sb.sit_block(n, second);
-            self.dev.write(Lba(at.0.into()), &*b, cause.tag())?;
+            let at = self.ctx.sb.sit_block(n, second);
+            self.ctx.dev.write(Lba(at.0.into()), &*b, cause.tag())?;
             bits::msb_put(bitmap, n as usize, second);
             // The block now holds these entries; remove older ones from the journal.
             journal.retain(|s, _| s.0 / SIT_ENTRIES != n);
@@ -337,8 +330,8 @@ mod tests {
         let f = file(&vol, "f");
         write(&vol, f, 0, &blocks(MANY));
         empty_segments(&vol, &take_free_segments(&vol));
-        vol.checkpoint(Reason::Running).unwrap();
-        assert_eq!(vol.pressure.data.load(Ordering::Relaxed), 0, "all of it is durable");
+        vol.cleaning.checkpoint(Reason::Running).unwrap();
+        assert_eq!(vol.logs.pressure.data.load(Ordering::Relaxed), 0, "all of it is durable");
         assert!(read(&vol, f) == blocks(MANY));
         judge(&dev, &vol);
     }
@@ -351,9 +344,9 @@ mod tests {
         let taken = take_free_segments(&vol);
         let (now, later) = taken.split_at(1);
         empty_segments(&vol, now);
-        vol.nat.want_checkpoint();
-        vol.relieve_nat().unwrap();
-        assert!(vol.pressure.data.load(Ordering::Relaxed) > 0);
+        vol.nodes.nat.want_checkpoint();
+        vol.checkpoints.relieve_nat().unwrap();
+        assert!(vol.logs.pressure.data.load(Ordering::Relaxed) > 0);
         empty_segments(&vol, later);
         assert!(read(&vol, f) == blocks(MANY));
         judge(&dev, &vol);
@@ -366,19 +359,19 @@ mod tests {
         write(&vol, f, 0, &blocks(MANY));
         empty_segments(&vol, &take_free_segments(&vol));
         judge(&dev, &vol);
-        let clock = vol.clock.clone();
+        let clock = vol.ctx.clock.clone();
         let vol = Volume::mount(dev, clock, MountOptions::default()).unwrap();
         assert!(read(&vol, f) == blocks(MANY));
     }
 
     /// Runs `work`, which begins while there is space and is kept from the contents of `f` until there is none.
     fn while_room_vanishes<T: Send>(vol: &Volume, f: vfs::Ino, work: impl FnOnce() -> T + Send) -> T {
-        let inode = vol.outer(f).unwrap();
+        let inode = vol.names.outer(f).unwrap();
         std::thread::scope(|s| {
             let content = inode.content.read();
             let worker = s.spawn(work);
             std::thread::sleep(A_WHILE);
-            assert!(vol.cp.try_write().is_none(), "it has begun");
+            assert!(vol.ctx.cp.try_write().is_none(), "it has begun");
             empty_segments(vol, &take_free_segments(vol));
             drop(content);
             worker.join().unwrap()
@@ -392,7 +385,7 @@ mod tests {
         vol.sync().unwrap();
         write(&vol, f, 0, &blocks(MANY));
         while_room_vanishes(&vol, f, || vol.fsync(f, false)).unwrap();
-        assert_eq!(vol.pressure.data.load(Ordering::Relaxed), 0);
+        assert_eq!(vol.logs.pressure.data.load(Ordering::Relaxed), 0);
         assert!(read(&vol, f) == blocks(MANY));
         judge(&dev, &vol);
     }
@@ -405,7 +398,7 @@ mod tests {
         vol.sync().unwrap();
         write(&vol, f, 0, &blocks(MANY));
         while_room_vanishes(&vol, f, || vol.tick()).unwrap();
-        let waits = vol.pressure.data.load(Ordering::Relaxed);
+        let waits = vol.logs.pressure.data.load(Ordering::Relaxed);
         assert!((1..MANY as u64).contains(&waits), "{waits} blocks wait; what had a place does not");
         assert!(read(&vol, f) == blocks(MANY));
         judge(&dev, &vol);
@@ -415,11 +408,11 @@ mod tests {
     fn full_log(vol: &Volume) -> Vec<SegNo> {
         vol.sync().unwrap();
         let taken = take_free_segments(vol);
-        let left = 512 - vol.seg.lock().logs[LogType::WarmData.index()].next;
+        let left = 512 - vol.logs.seg.lock().logs[LogType::WarmData.index()].next;
         let f = file(vol, "f");
         write(vol, f, 0, &blocks(left.into()));
-        vol.flush_all_contents(&mut vol.cp.write()).unwrap();
-        assert!(vol.seg.lock().logs[LogType::WarmData.index()].is_full());
+        vol.files.flush_all_contents(&mut vol.ctx.cp.write()).unwrap();
+        assert!(vol.logs.seg.lock().logs[LogType::WarmData.index()].is_full());
         taken
     }
 
@@ -428,7 +421,7 @@ mod tests {
         let (dev, vol) = mounted(64, MountOptions { inline: false, ..MountOptions::default() });
         let taken = full_log(&vol);
         empty_segments(&vol, &taken);
-        vol.checkpoint(Reason::Running).unwrap();
+        vol.cleaning.checkpoint(Reason::Running).unwrap();
         write(&vol, file(&vol, "g"), 0, &blocks(600));
         judge(&dev, &vol);
     }
@@ -438,18 +431,18 @@ mod tests {
         let (dev, vol) = mounted(64, MountOptions { inline: false, ..MountOptions::default() });
         let taken = full_log(&vol);
         let standing = {
-            let mut seg = vol.seg.lock();
+            let mut seg = vol.logs.seg.lock();
             // Skip the rest of its segment.
             seg.logs[LogType::HotData.index()].next = 512;
             seg.logs.each_ref().map(|l| l.seg)
         };
         empty_segments(&vol, &taken[..1]);
-        assert_eq!(vol.seg.lock().table.prefree_segments(), 1);
-        let out = vol.checkpoint_locked(&mut vol.cp.write(), Reason::Running);
+        assert_eq!(vol.logs.seg.lock().table.prefree_segments(), 1);
+        let out = vol.cleaning.checkpoint_locked(&mut vol.ctx.cp.write(), Reason::Running);
         assert!(matches!(out, Err(Error::Fs(vfs::Error::NoSpace))), "{out:?}");
-        assert_eq!(vol.seg.lock().logs.each_ref().map(|l| l.seg), standing);
+        assert_eq!(vol.logs.seg.lock().logs.each_ref().map(|l| l.seg), standing);
         empty_segments(&vol, &taken[1..]);
-        vol.checkpoint(Reason::Running).unwrap();
+        vol.cleaning.checkpoint(Reason::Running).unwrap();
         judge(&dev, &vol);
     }
 
@@ -457,10 +450,10 @@ mod tests {
     fn a_checkpoint_that_finds_no_segment_for_a_log_changes_nothing_and_can_be_tried_again() {
         let (dev, vol) = mounted(64, MountOptions { inline: false, ..MountOptions::default() });
         let taken = full_log(&vol);
-        let out = vol.checkpoint_locked(&mut vol.cp.write(), Reason::Running);
+        let out = vol.cleaning.checkpoint_locked(&mut vol.ctx.cp.write(), Reason::Running);
         assert!(matches!(out, Err(Error::Fs(vfs::Error::NoSpace))), "{out:?}");
         empty_segments(&vol, &taken);
-        vol.checkpoint(Reason::Running).unwrap();
+        vol.cleaning.checkpoint(Reason::Running).unwrap();
         judge(&dev, &vol);
     }
 }

@@ -41,10 +41,10 @@ use crate::volume::Volume;
 impl Volume {
     /// Makes a file or directory durable. The caller holds no lock.
     pub(crate) fn fsync_inode(&self, inode: &Arc<Inode>, data_only: bool) -> Result<()> {
-        if self.is_read_only() {
+        if self.ctx.is_read_only() {
             return Ok(());
         }
-        self.check_writable()?;
+        self.ctx.check_writable()?;
         if inode.kind == FileKind::Regular {
             if self.is_settled(inode) {
                 // The device may not have flushed blocks overwritten in place.
@@ -67,7 +67,7 @@ impl Volume {
             return Ok(());
         }
         self.counters.slow_fsyncs.fetch_add(1, Ordering::Relaxed);
-        self.checkpoint(Reason::Running)
+        self.cleaning.checkpoint(Reason::Running)
     }
 
     /// If roll-forward would take a new file's name from another file that was renamed since, writes that file's
@@ -90,10 +90,10 @@ impl Volume {
         // A writer of contents and an fsync hold this lock until the device has everything. Other writers of nodes,
         // including a checkpoint, enter the inode in `strays` before they mark its nodes clean.
         let _content = inode.content.read();
-        let since = self.nat.since_checkpoint(inode.ino.nid());
+        let since = self.nodes.nat.since_checkpoint(inode.ino.nid());
         (since.checkpointed || since.fsynced)
             && inode.dirty.load(Ordering::Acquire) == 0
-            && self.node_cache.dirty_of(inode.ino).is_empty()
+            && self.nodes.node_cache.dirty_of(inode.ino).is_empty()
             && !self.promises.strays.lock().contains(&inode.ino)
     }
 
@@ -113,12 +113,12 @@ impl Volume {
             || flags.contains(InodeFlags::COMPRESS)
             || self.promises.reshaped.lock().contains(&ino)
             || (moved && !new)
-            || !self.space.fits_roll_forward()
+            || !self.nodes.space.fits_roll_forward()
         {
             return Ok(false);
         }
-        let known_parent = pino.0 >= self.sb.root.0 && pino.0 < self.sb.max_nid();
-        if !known_parent || !self.nat.since_checkpoint(pino).checkpointed {
+        let known_parent = pino.0 >= self.ctx.sb.root.0 && pino.0 < self.ctx.sb.max_nid();
+        if !known_parent || !self.nodes.nat.since_checkpoint(pino).checkpointed {
             return Ok(false);
         }
         if new {
@@ -135,7 +135,7 @@ impl Volume {
                 return Ok(false);
             }
             // A rename after the first check has set the mark for another place.
-            return Ok(self.edit_inode(&inode.node, |r| {
+            return Ok(self.nodes.edit_inode(&inode.node, |r| {
                 let stays = Sighting::recorded(r) == place;
                 if stays {
                     put_advise(r, Advise::LOST_PINO, false);
@@ -177,20 +177,20 @@ impl Volume {
         data_only: bool,
     ) -> Result<()> {
         let ino = inode.ino;
-        let at_risk = self.may_hold_deltas() && self.promises.overwritten.lock().contains_key(&ino);
+        let at_risk = self.ctx.may_hold_deltas() && self.promises.overwritten.lock().contains_key(&ino);
         let why = match data_only
-            && self.may_hold_deltas()
+            && self.ctx.may_hold_deltas()
             && self.promises.since(ino, &inode.node.read(), true) == Since::Same
         {
             true => Writeback::FsyncContents,
             false => Writeback::Fsync,
         };
-        let mut in_order = !self.write_back(change, inode, content, why)?;
-        if at_risk && self.holds_deltas(&inode.node) {
+        let mut in_order = !self.files.write_back(change, inode, content, why)?;
+        if at_risk && self.deltas.holds_deltas(&inode.node) {
             // Another fsync has overwritten a block in place and not flushed it yet. The block may now be a base.
             in_order = false;
         }
-        let dirty = self.node_cache.dirty_of(ino);
+        let dirty = self.nodes.node_cache.dirty_of(ino);
         let of_kind = |wanted: fn(NodeKind) -> bool| -> Vec<Arc<Node>> {
             let is_wanted = |n: &&Arc<Node>| wanted(node::kind_of(node::footer(&n.read()).offset));
             dirty.iter().filter(|n| n.nid != ino.nid()).filter(is_wanted).cloned().collect()
@@ -198,14 +198,14 @@ impl Volume {
         // Roll-forward does not replay indirect nodes; it recreates them.
         let below = of_kind(|kind| matches!(kind, NodeKind::Direct { .. } | NodeKind::Xattr));
         if !below.is_empty() {
-            self.write_nodes(change, &below, Mark::Plain, Cause::FsyncNode)?;
+            self.nodes.write_nodes(change, &below, Mark::Plain, Cause::FsyncNode)?;
             in_order = false;
         }
         // Checked after the dirty nodes: another writer enters the inode in `strays` before it marks a node clean.
         if self.promises.strays.lock().contains(&ino) {
             in_order = false;
             // That writer holds `node_io` until the device has the node: the flush must not run earlier.
-            drop(self.node_io.lock());
+            drop(self.nodes.node_io.lock());
         }
         let mut deltas = of_kind(|kind| kind == NodeKind::Delta);
         let dentry = self.needs_name(inode);
@@ -215,21 +215,21 @@ impl Volume {
             return Ok(());
         }
         // A delta node carries the mark if it can record all changes of the inode.
-        let beside = self.options.delta_study.beside;
+        let beside = self.ctx.options.delta_study.beside;
         let carrier = if since == Since::More || beside != Beside::Nothing { None } else { deltas.pop() };
         if beside == Beside::MetaAndInode {
             let is_root = |n: &Node| node::footer(&n.read()).offset == node::delta::FIRST_OFFSET;
             let (roots, others) = deltas.into_iter().partition::<Vec<_>, _>(|n| is_root(n));
             deltas = others;
-            self.write_nodes(change, &roots, Mark::Plain, Cause::DeltaMeta)?;
+            self.nodes.write_nodes(change, &roots, Mark::Plain, Cause::DeltaMeta)?;
         }
         // If one of these nodes is torn, the chain ends before the mark: no flush is needed between them.
-        self.write_nodes(change, &deltas, Mark::Plain, Cause::DeltaNode)?;
+        self.nodes.write_nodes(change, &deltas, Mark::Plain, Cause::DeltaNode)?;
         if !in_order {
             self.flush_for(ino)?;
         }
         let Some(carrier) = carrier else {
-            return self.write_nodes(
+            return self.nodes.write_nodes(
                 change,
                 std::slice::from_ref(&inode.node),
                 Mark::Fsync { dentry },
@@ -237,21 +237,22 @@ impl Volume {
             );
         };
         let stamp = inode.node.inode(stamp_of);
-        self.edit(&carrier, |b| node::delta::set_stamp(b, &stamp));
-        self.write_nodes(change, &[carrier], Mark::Fsync { dentry: false }, Cause::DeltaNode)?;
+        self.nodes.edit(&carrier, |b| node::delta::set_stamp(b, &stamp));
+        self.nodes.write_nodes(change, &[carrier], Mark::Fsync { dentry: false }, Cause::DeltaNode)?;
         self.promises.stamped(ino, &stamp);
         Ok(())
     }
 
     fn flush_for(&self, ino: Ino) -> Result<()> {
         let written = self.promises.names.lock().written();
-        let overwritten = self.may_hold_deltas().then(|| self.promises.overwritten.lock().get(&ino).copied()).flatten();
+        let overwritten =
+            self.ctx.may_hold_deltas().then(|| self.promises.overwritten.lock().get(&ino).copied()).flatten();
         self.flushes.pass(|| {
             // A flush may have failed while this fsync waited for it.
-            self.check_writable()?;
-            self.dev.flush(Cause::FsyncNode.of(ino)).map_err(|e| {
+            self.ctx.check_writable()?;
+            self.ctx.dev.flush(Cause::FsyncNode.of(ino)).map_err(|e| {
                 // It is unknown which writes are lost: no fsync may succeed before a checkpoint has.
-                self.health.fail(format_args!("an fsync could not flush the device: {e}"));
+                self.ctx.health.fail(format_args!("an fsync could not flush the device: {e}"));
                 e.into()
             })
         })?;
@@ -288,12 +289,12 @@ mod tests {
         vol.sync().unwrap();
         // The address of the block is in a direct node.
         write(&vol, f, 950 * 4096, &blocks(40));
-        vol.flush_all_contents(&mut vol.cp.write()).unwrap();
+        vol.files.flush_all_contents(&mut vol.ctx.cp.write()).unwrap();
         dev.stop(Op::Write, Some(Cause::Node.tag().cause));
         std::thread::scope(|s| {
             s.spawn(|| {
-                let held = vol.cp.read();
-                vol.write_nodes(&held, &vol.node_cache.dirty(), Mark::Plain, Cause::Node).unwrap();
+                let held = vol.ctx.cp.read();
+                vol.nodes.write_nodes(&held, &vol.nodes.node_cache.dirty(), Mark::Plain, Cause::Node).unwrap();
             });
             assert!(dev.await_one());
             let before = flushes();
@@ -321,7 +322,7 @@ mod tests {
         let f = file(&vol, "f");
         write(&vol, f, 0, &vec![5; 2000 * 4096]);
         vol.fsync(f, false).unwrap();
-        let node = vol.outer(f).unwrap().node.clone();
+        let node = vol.names.outer(f).unwrap().node.clone();
         let chmod = |perm| vol.setattr(f, &vfs::SetAttr { perm: Some(perm), ..vfs::SetAttr::default() }).unwrap();
         let change = |at: u64| [100, 1500].map(|page| write(&vol, f, page * 4096 + at, b"changed"));
         change(0);
@@ -329,8 +330,8 @@ mod tests {
         assert_eq!(vol.counters.deltas.load(Ordering::Relaxed), 2);
         for round in 1..4 {
             chmod(0o600);
-            let held = vol.cp.read();
-            vol.write_nodes(&held, std::slice::from_ref(&node), Mark::Plain, Cause::Node).unwrap();
+            let held = vol.ctx.cp.read();
+            vol.nodes.write_nodes(&held, std::slice::from_ref(&node), Mark::Plain, Cause::Node).unwrap();
             drop(held);
             chmod(0o644);
             change(round * 10);

@@ -21,32 +21,32 @@ const BLOCKS_PER_SUMMARY: u64 = 64;
 impl Files {
     /// Most blocks that a checkpoint of everything accepted would write; writers add `brought` more blocks of contents.
     pub(crate) fn debt(&self, brought: u64) -> u64 {
-        let contents = self.pressure.data.load(Relaxed) + self.pressure.dents.load(Relaxed) + brought;
+        let contents = self.logs.pressure.data.load(Relaxed) + self.logs.pressure.dents.load(Relaxed) + brought;
         // Worst case: each content block changes a different node, each node a different NAT block, each block a
         // different segment.
-        let nodes = (self.node_cache.dirty_count() + contents).min(self.space.nodes().into());
-        let nat = (self.nat.dirty_count() + nodes).min(self.sb.nat_blocks().into());
+        let nodes = (self.nodes.node_cache.dirty_count() + contents).min(self.nodes.space.nodes().into());
+        let nat = (self.nodes.nat.dirty_count() + nodes).min(self.ctx.sb.nat_blocks().into());
         let written = contents + nodes;
-        let changed = self.seg.lock().table.changed_count() as u64;
-        let sit = (changed + written).min(self.sb.main_segs.div_ceil(SIT_ENTRIES).into());
-        written + nat + sit + written / BLOCKS_PER_SUMMARY + PACK + u64::from(self.sb.cp_payload)
+        let changed = self.logs.seg.lock().table.changed_count() as u64;
+        let sit = (changed + written).min(self.ctx.sb.main_segs.div_ceil(SIT_ENTRIES).into());
+        written + nat + sit + written / BLOCKS_PER_SUMMARY + PACK + u64::from(self.ctx.sb.cp_payload)
     }
 
     /// True if the host has room for everything accepted, plus `brought` blocks of contents.
     pub(crate) fn host_covers(&self, brought: u64) -> bool {
-        let Some(room) = &self.options.host_room else { return true };
+        let Some(room) = &self.ctx.options.host_room else { return true };
         !room.is_short() && room.covers(self.debt(brought) + BROUGHT, Room::Takes)
     }
 
     /// True if the host has room for everything accepted, plus copies of a section's blocks.
     pub(crate) fn host_allows_cleaning(&self) -> bool {
-        let Some(room) = &self.options.host_room else { return true };
-        let section = u64::from(self.sb.segs_per_sec) * 512;
+        let Some(room) = &self.ctx.options.host_room else { return true };
+        let section = u64::from(self.ctx.sb.segs_per_sec) * 512;
         !room.is_short() && room.covers(self.debt(self.writers.brought()) + section, Room::Gives)
     }
 
     /// True if users get no space although the volume has some.
     pub(crate) fn host_is_short(&self) -> bool {
-        self.options.host_room.as_ref().is_some_and(|room| room.is_short())
+        self.ctx.options.host_room.as_ref().is_some_and(|room| room.is_short())
     }
 }

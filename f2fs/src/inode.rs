@@ -48,13 +48,6 @@ pub struct Inodes {
     pub(crate) orphans: Orphans,
 }
 
-impl std::ops::Deref for Inodes {
-    type Target = Nodes;
-    fn deref(&self) -> &Nodes {
-        &self.nodes
-    }
-}
-
 const SHARDS: usize = 16;
 /// Minimum of idle inodes kept.
 const CACHED: usize = 8192;

@@ -412,7 +412,7 @@ impl Volume {
         let dev: Arc<dyn BlockDevice> = bases.clone().map_or(dev, |bases| bases);
 
         let vol = Self::assemble(dev, bases, clock, options, sb, cp, pack, second)?;
-        if !vol.is_read_only() {
+        if !vol.ctx.is_read_only() {
             vol.recover().map_err(MountError::RollForward)?;
         }
         vol.ctx.read_only.fetch_or(wanted_read_only, Ordering::AcqRel);

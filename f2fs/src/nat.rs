@@ -448,9 +448,9 @@ mod tests {
         crate::mkfs::format(&inner, &*clock, &crate::mkfs::Options::default()).unwrap();
         let dev = Arc::new(Gate::new(Gate::new(inner)));
         let vol = Volume::mount(dev.clone(), clock, crate::MountOptions::default()).unwrap();
-        move_all(&vol.nat, 1);
-        flush(&vol.nat).unwrap();
-        vol.nat.state.write().blocks = Cache::new(CACHED_BLOCKS, CACHED_BLOCKS / 8);
+        move_all(&vol.nodes.nat, 1);
+        flush(&vol.nodes.nat).unwrap();
+        vol.nodes.nat.state.write().blocks = Cache::new(CACHED_BLOCKS, CACHED_BLOCKS / 8);
         (dev, vol)
     }
 
@@ -469,7 +469,7 @@ mod tests {
     #[test]
     fn a_nat_block_read_before_a_checkpoint_wrote_its_other_copy_is_not_kept() {
         let (dev, vol) = gated();
-        let (nat, writes) = (&vol.nat, dev.inner());
+        let (nat, writes) = (&vol.nodes.nat, dev.inner());
         let cause = Some(Cause::Nat.tag().cause);
         dev.stop_done(Op::Read, cause);
         std::thread::scope(|s| {
@@ -495,7 +495,7 @@ mod tests {
     #[test]
     fn a_nat_block_read_before_two_checkpoints_is_not_kept() {
         let (dev, vol) = gated();
-        let nat = &vol.nat;
+        let nat = &vol.nodes.nat;
         dev.stop_done(Op::Read, Some(Cause::Nat.tag().cause));
         std::thread::scope(|s| {
             let reader = s.spawn(|| first(nat));
@@ -513,7 +513,7 @@ mod tests {
     #[test]
     fn a_number_that_recovery_claims_and_that_is_released_is_used_again_only_after_a_checkpoint() {
         let (_dev, vol) = mounted(64, crate::MountOptions::default());
-        let nat = &vol.nat;
+        let nat = &vol.nodes.nat;
         // Finds free numbers, the next one among them.
         let first = nat.reserve(None).unwrap();
         let claimed = Nid(first.0 + 1);

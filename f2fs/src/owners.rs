@@ -28,7 +28,7 @@ fn joined(mut path: Vec<u8>, names: &[Vec<u8>]) -> Vec<u8> {
 impl Volume {
     /// Starts to keep the names of deleted files, for the first 65,536 of them.
     pub fn keep_deleted_names(&self) {
-        self.inode_table.gone.kept.lock().get_or_insert_default();
+        self.inodes.inode_table.gone.kept.lock().get_or_insert_default();
     }
 
     /// The current meaning of a tag's owner.
@@ -37,7 +37,7 @@ impl Volume {
             return Owner::Volume;
         }
         let Ok(number) = u32::try_from(owner) else { return Owner::Unnamed };
-        if number < self.sb.root.0 {
+        if number < self.ctx.sb.root.0 {
             return Owner::Volume;
         }
         // An inode that cannot be read has no name to show here; other callers that read it get the error.
@@ -48,16 +48,16 @@ impl Volume {
     fn climb(&self, nid: Nid, look: Look, most: usize) -> Result<Owner> {
         let mut names: Vec<Vec<u8>> = Vec::new();
         let mut at = nid;
-        while at != self.sb.root.nid() {
+        while at != self.ctx.sb.root.nid() {
             let node = match look {
-                Look::InMemory => match self.node_cache.get(at) {
+                Look::InMemory => match self.nodes.node_cache.get(at) {
                     Some(node) => node,
                     None => return Ok(self.deleted(at, &names, look, most).unwrap_or(Owner::Unnamed)),
                 },
-                Look::Everywhere if self.nat.get(at)?.addr == BlockAddr::NULL => {
+                Look::Everywhere if self.nodes.nat.get(at)?.addr == BlockAddr::NULL => {
                     return Ok(self.deleted(at, &names, look, most).unwrap_or(Owner::Deleted(None)));
                 }
-                Look::Everywhere => self.node(at)?,
+                Look::Everywhere => self.nodes.node(at)?,
             };
             if node.ino.nid() != at {
                 // The number belongs to a node that is not an inode: its previous owner is gone.
@@ -88,8 +88,8 @@ impl Volume {
 
     /// The last owner of number `at`, if its name was kept, followed by `names`, ordered from the bottom.
     fn deleted(&self, at: Nid, names: &[Vec<u8>], look: Look, most: usize) -> Option<Owner> {
-        let (dir, name) = self.inode_table.gone.of(at.as_ino())?;
-        let above = match dir == self.sb.root {
+        let (dir, name) = self.inodes.inode_table.gone.of(at.as_ino())?;
+        let above = match dir == self.ctx.sb.root {
             true => Vec::new(),
             // A directory is empty when it is removed: its contents were removed before, and its parent is removed
             // later.
@@ -104,15 +104,15 @@ impl Volume {
 
     /// The name of an inode in a directory: `noted` if correct, else the one found by a search.
     fn name_in(&self, dir: Ino, noted: Vec<u8>, ino: Ino) -> Result<Option<Vec<u8>>> {
-        let dir = self.inode(dir)?;
+        let dir = self.inodes.inode(dir)?;
         if dir.kind != FileKind::Directory {
             return Ok(None);
         }
-        if self.find_entry(&dir, &mut dir.content.write(), &noted)?.is_some_and(|f| f.ino == ino) {
+        if self.names.find_entry(&dir, &mut dir.content.write(), &noted)?.is_some_and(|f| f.ino == ino) {
             return Ok(Some(noted));
         }
         let mut found = None;
-        self.list(&dir, 0, &mut |e| {
+        self.names.list(&dir, 0, &mut |e| {
             if e.ino == vfs::Ino(ino.0.into()) && e.name != b"." && e.name != b".." {
                 found = Some(e.name.to_vec());
                 return Flow::Stop;

@@ -54,16 +54,16 @@ pub fn read(vol: &Volume, ino: Ino) -> Vec<u8> {
 
 /// Takes every free segment, so that logs find none.
 pub fn take_free_segments(vol: &Volume) -> Vec<SegNo> {
-    let mut seg = vol.seg.lock();
+    let mut seg = vol.logs.seg.lock();
     let free = |s: &SegNo| seg.table.segment(*s).held == 0 && !seg.table.is_log(*s);
-    let free: Vec<SegNo> = (0..vol.sb.main_segs).map(SegNo).filter(free).collect();
+    let free: Vec<SegNo> = (0..vol.ctx.sb.main_segs).map(SegNo).filter(free).collect();
     free.iter().for_each(|&s| seg.table.take(s, LogType::WarmData));
     free
 }
 
 /// Empties the taken segments: the next checkpoint frees them.
 pub fn empty_segments(vol: &Volume, taken: &[SegNo]) {
-    let mut seg = vol.seg.lock();
+    let mut seg = vol.logs.seg.lock();
     taken.iter().for_each(|&s| seg.table.release_log(s));
 }
 

@@ -101,11 +101,11 @@ impl vfs::Volume for Volume {
              quotas until fsck.f2fs recounts the usage"
                 .to_owned()
         });
-        let older = (self.options.checkpoint == CheckpointChoice::Older).then(|| {
+        let older = (self.ctx.options.checkpoint == CheckpointChoice::Older).then(|| {
             format!(
                 "read-only, as of checkpoint {}, the one before the newest; joulefs fsck --repair --checkpoint older \
                  discards the newest one",
-                self.cp.read().checkpoint.version
+                self.ctx.cp.read().checkpoint.version
             )
         });
         let said: Vec<String> = older.into_iter().chain(missing).chain(counted).collect();

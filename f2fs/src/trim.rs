@@ -42,14 +42,17 @@ impl Volume {
     /// Writes a checkpoint and discards every run of at least `at_least` free blocks; returns the number of blocks
     /// discarded. No other operation changes the volume meanwhile.
     pub fn trim(&self, at_least: u64) -> vfs::Result<u64> {
-        let mut pack = self.cp.write();
+        let mut pack = self.ctx.cp.write();
         // A block freed since the last checkpoint belongs to that checkpoint until the next one.
-        self.checkpoint_locked(&mut pack, Reason::Running)?;
-        let runs = runs(&self.seg.lock().table, self.sb.main_segs, at_least.max(1));
-        let main = self.sb.seg_start(SegNo(0));
+        self.cleaning.checkpoint_locked(&mut pack, Reason::Running)?;
+        let runs = runs(&self.logs.seg.lock().table, self.ctx.sb.main_segs, at_least.max(1));
+        let main = self.ctx.sb.seg_start(SegNo(0));
         let mut told = 0;
         for (first, blocks) in runs {
-            self.dev.discard(Lba(u64::from(main.0) + first), blocks, Cause::Checkpoint.tag()).map_err(Error::from)?;
+            self.ctx
+                .dev
+                .discard(Lba(u64::from(main.0) + first), blocks, Cause::Checkpoint.tag())
+                .map_err(Error::from)?;
             told += blocks;
         }
         Ok(told)
@@ -75,7 +78,7 @@ mod tests {
         for name in names.iter().step_by(2) {
             vol.unlink(vol.root(), name.as_bytes()).unwrap();
         }
-        let free = vol.free_fragments().total_blocks();
+        let free = vol.logs.free_fragments().total_blocks();
         assert!(vol.trim(2).unwrap() < vol.trim(1).unwrap(), "holes of one block are holes, too");
         let told = vol.trim(1).unwrap();
         assert!(told >= free, "{told} of {free}");

@@ -67,10 +67,3 @@ pub struct Volume {
     /// Counters for users and operators.
     pub counters: Arc<Counters>,
 }
-
-impl std::ops::Deref for Volume {
-    type Target = Cleaning;
-    fn deref(&self) -> &Cleaning {
-        &self.cleaning
-    }
-}

@@ -28,19 +28,12 @@ pub struct Xattrs {
     pub(crate) inodes: Arc<Inodes>,
 }
 
-impl std::ops::Deref for Xattrs {
-    type Target = Inodes;
-    fn deref(&self) -> &Inodes {
-        &self.inodes
-    }
-}
-
 impl Xattrs {
     /// The node for attributes that do not fit in the inode, checked to be one.
     pub(crate) fn xattr_node(&self, inode: &Inode) -> Result<Option<Arc<Node>>> {
         match inode.node.inode(|r| Nid(r.i_xattr_nid.get())) {
             Nid(0) => Ok(None),
-            nid => self.child(inode.ino, nid, XATTR_NODE_OFFSET).map(Some),
+            nid => self.nodes.child(inode.ino, nid, XATTR_NODE_OFFSET).map(Some),
         }
     }
 
@@ -50,7 +43,7 @@ impl Xattrs {
             let bytes = inode.node.read();
             let r = RawInode::of(&bytes);
             match r.inline().contains(Inline::XATTR) {
-                true => bytes[self.division(r)?.xattr_area()].to_vec(),
+                true => bytes[self.nodes.division(r)?.xattr_area()].to_vec(),
                 false => Vec::new(),
             }
         };
@@ -111,27 +104,27 @@ impl Xattrs {
             (Some(small), _) => {
                 self.store_inline_xattr(inode, &small)?;
                 if let Some(n) = node {
-                    self.free_node(&n, false)?;
-                    self.edit_inode(&inode.node, |r| r.i_xattr_nid = 0.into());
-                    self.add_blocks(&inode.node, -1);
+                    self.nodes.free_node(&n, false)?;
+                    self.nodes.edit_inode(&inode.node, |r| r.i_xattr_nid = 0.into());
+                    self.nodes.add_blocks(&inode.node, -1);
                 }
             }
             (None, Some(whole)) => {
                 let n = match node {
                     Some(n) => n,
                     None => {
-                        let n = self.new_node(&inode.node, XATTR_NODE_OFFSET)?;
-                        self.edit_inode(&inode.node, |r| r.i_xattr_nid = n.nid.0.into());
+                        let n = self.nodes.new_node(&inode.node, XATTR_NODE_OFFSET)?;
+                        self.nodes.edit_inode(&inode.node, |r| r.i_xattr_nid = n.nid.0.into());
                         n
                     }
                 };
                 self.store_inline_xattr(inode, &whole[..inline])?;
-                self.edit(&n, |b| b[..NODE_BYTES].copy_from_slice(&whole[inline..]));
+                self.nodes.edit(&n, |b| b[..NODE_BYTES].copy_from_slice(&whole[inline..]));
             }
             (None, None) => {}
         }
-        let now = self.now();
-        self.edit_inode(&inode.node, |r| touch(r, Touch::Changed, now));
+        let now = self.ctx.now();
+        self.nodes.edit_inode(&inode.node, |r| touch(r, Touch::Changed, now));
         Ok(())
     }
 
@@ -139,8 +132,8 @@ impl Xattrs {
         if bytes.is_empty() {
             return Ok(());
         }
-        self.edit(&inode.node, |b| {
-            let range = self.division(RawInode::of(b))?.xattr_area();
+        self.nodes.edit(&inode.node, |b| {
+            let range = self.nodes.division(RawInode::of(b))?.xattr_area();
             put_inline(RawInode::of_mut(b), Inline::XATTR, true);
             b[range].copy_from_slice(bytes);
             Ok(())

@@ -7,7 +7,7 @@ use crate::invariant::Violation;
 impl Checkpoints {
     /// Refuses a checkpoint that contradicts itself. All nodes are written, and no other thread makes changes.
     pub(crate) fn check_invariants(&self) -> Result<()> {
-        let seg = self.seg.lock();
+        let seg = self.logs.seg.lock();
         if let Some(violation) = &seg.violated {
             return Err(violation.clone().into());
         }
@@ -19,11 +19,11 @@ impl Checkpoints {
             }
         }
         let (nodes, blocks, room) =
-            (u64::from(self.space.nodes()), self.space.valid_blocks(), self.space.user_blocks());
+            (u64::from(self.nodes.space.nodes()), self.nodes.space.valid_blocks(), self.nodes.space.user_blocks());
         if self.sound.nodes && nodes != kept.nodes {
             return Err(Violation::Nodes { counted: nodes, valid: kept.nodes }.into());
         }
-        let (valid, unwritten) = (kept.total(), self.space.unwritten());
+        let (valid, unwritten) = (kept.total(), self.nodes.space.unwritten());
         if self.sound.blocks && (valid.checked_add_signed(unwritten) != Some(blocks) || unwritten < 0 || blocks > room)
         {
             return Err(Violation::Blocks { counted: blocks, valid, unwritten, room }.into());
@@ -37,7 +37,7 @@ mod tests {
     use std::sync::Arc;
 
     use crate::volume::Volume;
-    use device::{Memory, Time, VirtualClock};
+    use device::{BlockDevice, Memory, Time, VirtualClock};
     use format::sit::LogType;
     use vfs::{Caller, DeviceNumber, FileKind, FileSystem, NewNode, WriteFlags};
 
@@ -71,7 +71,7 @@ mod tests {
         fn broken(&self, how: impl FnOnce(&Volume)) -> Violation {
             self.file("after");
             how(&self.vol);
-            let stopped = self.vol.checkpoint(crate::pack::Reason::Running).unwrap_err();
+            let stopped = self.vol.cleaning.checkpoint(crate::pack::Reason::Running).unwrap_err();
             let Error::Violated(violation) = stopped else { panic!("{stopped}") };
             // All later operations fail, even the unmount checkpoint.
             let refused = self.vol.unlink(self.vol.root(), b"before").unwrap_err();
@@ -91,11 +91,11 @@ mod tests {
     #[test]
     fn a_node_count_that_is_not_that_of_the_segment_table_stops_the_checkpoint() {
         let one_too_few = Rig::new().broken(|vol| {
-            vol.space.give_node(false);
-            vol.space.take(1).unwrap();
+            vol.nodes.space.give_node(false);
+            vol.nodes.space.take(1).unwrap();
         });
         assert!(matches!(one_too_few, Violation::Nodes { counted, valid } if counted + 1 == valid), "{one_too_few}");
-        let one_too_many = Rig::new().broken(|vol| vol.space.take_node(false).unwrap());
+        let one_too_many = Rig::new().broken(|vol| vol.nodes.space.take_node(false).unwrap());
         assert!(matches!(one_too_many, Violation::Nodes { counted, valid } if counted == valid + 1), "{one_too_many}");
     }
 
@@ -106,19 +106,19 @@ mod tests {
             let what = vfs::Allocate::Reserve { keep_size: true };
             vol.fallocate(f, what, 1 << 20, 100 * 4096).unwrap();
         };
-        let missing = Rig::new().broken(|vol| vol.space.give(10));
+        let missing = Rig::new().broken(|vol| vol.nodes.space.give(10));
         assert!(matches!(missing, Violation::Blocks { counted, valid, .. } if counted < valid), "{missing}");
         // Fewer than valid and reserved blocks together, but more than valid blocks.
         let too_few = Rig::new().broken(|vol| {
             reserve(vol);
-            vol.space.give(1);
+            vol.nodes.space.give(1);
         });
         let one = |counted: u64, valid: u64, unwritten: i64| (valid + unwritten as u64).abs_diff(counted) == 1;
         assert!(
             matches!(too_few, Violation::Blocks { counted, valid, unwritten: n @ 100, .. } if one(counted, valid, n)),
             "{too_few}"
         );
-        let too_many = Rig::new().broken(|vol| vol.space.take(1).unwrap());
+        let too_many = Rig::new().broken(|vol| vol.nodes.space.take(1).unwrap());
         assert!(
             matches!(too_many, Violation::Blocks { counted, valid, unwritten: n, .. } if one(counted, valid, n)),
             "{too_many}"
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn a_block_that_the_last_checkpoint_holds_is_not_handed_out_and_no_pack_follows() {
         let found = Rig::new().broken(|vol| {
-            let mut seg = vol.seg.lock();
+            let mut seg = vol.logs.seg.lock();
             let log = &seg.logs[LogType::WarmData.index()];
             let (at, next) = (log.seg, log.next);
             seg.table.hold(at, next);
@@ -142,15 +142,20 @@ mod tests {
     fn counts_that_were_wrong_at_mount_are_left_to_fsck() {
         let rig = Rig::new();
         rig.vol.unmount().unwrap();
-        let mut vol = Volume::mount(rig.dev.clone(), rig.clock.clone(), crate::MountOptions::default()).unwrap();
-        let sums = vol.seg.lock().table.sums();
-        let mut cp = vol.cp.read().checkpoint.clone();
+        let (mut cp, second) = {
+            let pack = rig.vol.ctx.cp.read();
+            (pack.checkpoint.clone(), pack.second)
+        };
         cp.valid_nodes += 1;
-        let lying = crate::invariant::Sound::of(&cp, sums);
-        Arc::get_mut(&mut vol).unwrap().sound = lying;
-        vol.space.take_node(false).unwrap();
-        vol.space.give(1);
-        vol.changed.store(true, std::sync::atomic::Ordering::Release);
+        let sb = rig.vol.superblock();
+        let head = cp.encode(sb);
+        let first = sb.cp.plus(if second { 512 } else { 0 });
+        for at in [first, first.plus(cp.pack_blocks - 1)] {
+            rig.dev.write(device::Lba(at.0.into()), &head[..4096], crate::cause::Cause::Checkpoint.tag()).unwrap();
+        }
+        let vol = Volume::mount(rig.dev.clone(), rig.clock.clone(), crate::MountOptions::default()).unwrap();
+        assert!(!vol.checkpoints.sound.nodes);
+        vol.unlink(vol.root(), b"before").unwrap();
         vol.sync().unwrap();
     }
 
@@ -160,10 +165,10 @@ mod tests {
         let rig = Rig::new();
         let vol = &rig.vol;
         let f = vol.lookup(vol.root(), b"before").unwrap().attr.ino;
-        let inode = vol.outer(f).unwrap();
-        let third = vol.addr_of(&inode.node, 2).unwrap();
-        vol.seg.lock().invalidate(third, 0).unwrap();
-        vol.space.unwritten_by(1);
+        let inode = vol.names.outer(f).unwrap();
+        let third = vol.nodes.addr_of(&inode.node, 2).unwrap();
+        vol.logs.seg.lock().invalidate(third, 0).unwrap();
+        vol.nodes.space.unwritten_by(1);
         let reserve = vfs::Allocate::Reserve { keep_size: true };
         vol.fallocate(f, reserve, 40 * 4096, 5 * 4096).unwrap();
         let cut = vol.setattr(f, &vfs::SetAttr { size: Some(0), ..vfs::SetAttr::default() });
@@ -183,7 +188,7 @@ mod tests {
         let dev = Arc::new(Memory::load(&path).unwrap());
         let clock = Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)));
         let vol = Volume::mount(dev.clone(), clock, crate::MountOptions::default()).unwrap();
-        let unwritten = vol.space.unwritten();
+        let unwritten = vol.nodes.space.unwritten();
         let (mut deleted, mut dirs) = (0, vec![vol.root()]);
         while let Some(at) = dirs.pop() {
             let mut names = Vec::new();
@@ -205,7 +210,10 @@ mod tests {
                 }
             }
         }
-        assert!(deleted > 10 && vol.space.unwritten() < unwritten, "{deleted} files, {unwritten} unwritten before");
+        assert!(
+            deleted > 10 && vol.nodes.space.unwritten() < unwritten,
+            "{deleted} files, {unwritten} unwritten before"
+        );
         crate::rig::judge(&dev, &vol);
     }
 }

@@ -52,9 +52,9 @@ struct Finding<'f> {
 
 impl Finding<'_> {
     fn compute(&self, cause: Cause) {
-        let costs = &self.vol.options.delta_costs;
+        let costs = &self.vol.ctx.options.delta_costs;
         let time = if cause == Cause::DeltaDecode { costs.decode } else { costs.encode };
-        self.vol.compute(time, cause.of(self.inode.ino));
+        self.vol.ctx.compute(time, cause.of(self.inode.ino));
     }
 
     /// The newest version of a page, if it exists.
@@ -174,7 +174,7 @@ impl Deltas {
         if let Some(page) = self.kept_pages.lock().get(&key) {
             return Ok(Some(page.clone()));
         }
-        self.compute(self.options.delta_costs.decode, Cause::DeltaDecode.of(inode.ino));
+        self.ctx.compute(self.ctx.options.delta_costs.decode, Cause::DeltaDecode.of(inode.ino));
         let failed = Cell::new(None);
         let find = |id: u32| match self.noted_entry(inode, index, KEPT.checked_add(id)?) {
             Ok(found) => found.map(|d| (d.codec, d.payload)),

@@ -69,13 +69,6 @@ pub struct Deltas {
     pub(crate) kept_pages: Mutex<Cache<(Ino, u32, u32), Box<Block>>>,
 }
 
-impl std::ops::Deref for Deltas {
-    type Target = Xattrs;
-    fn deref(&self) -> &Xattrs {
-        &self.xattrs
-    }
-}
-
 pub use costs::Costs;
 pub use hotness::{Class, FileHeat};
 pub use places::{Places, Reads};

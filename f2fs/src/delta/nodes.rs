@@ -158,10 +158,10 @@ impl DeltaNodes {
 impl Deltas {
     /// The root of an inode's delta nodes.
     pub(crate) fn delta_root(&self, inode: &Node) -> Option<Nid> {
-        if !self.may_hold_deltas() {
+        if !self.ctx.may_hold_deltas() {
             return None;
         }
-        inode.inode(|r| delta::root(r, self.sb.features))
+        inode.inode(|r| delta::root(r, self.ctx.sb.features))
     }
 
     /// A file's delta nodes. The caller holds the inode's lock.
@@ -169,14 +169,14 @@ impl Deltas {
         let mut out = DeltaNodes {
             inode: inode.clone(),
             nodes: Vec::new(),
-            bare_root: self.options.delta_study.beside == Beside::MetaAndInode,
+            bare_root: self.ctx.options.delta_study.beside == Beside::MetaAndInode,
         };
         let Some(nid) = self.delta_root(inode) else { return Ok(out) };
-        let root = self.child(inode.ino, nid, FIRST_OFFSET)?;
+        let root = self.nodes.child(inode.ino, nid, FIRST_OFFSET)?;
         let others: Vec<(usize, Nid)> = in_node::other_nodes(&root.read()).collect();
         out.nodes.push((0, root));
         for (number, nid) in others {
-            out.nodes.push((number, self.child(inode.ino, nid, FIRST_OFFSET + number as u32)?));
+            out.nodes.push((number, self.nodes.child(inode.ino, nid, FIRST_OFFSET + number as u32)?));
         }
         Ok(out)
     }
@@ -198,7 +198,7 @@ impl Deltas {
     /// The entry of a block or a kept page.
     pub(super) fn noted_entry(&self, inode: &Node, index: &Index, block: u32) -> Result<Option<Delta>> {
         let Some((number, nid)) = index.node_of(block) else { return Ok(None) };
-        let node = self.child(inode.ino, nid, FIRST_OFFSET + number as u32)?;
+        let node = self.nodes.child(inode.ino, nid, FIRST_OFFSET + number as u32)?;
         let bytes = node.read();
         let found = in_node::find(&bytes, block);
         Ok(found.map(|e| Delta { block, codec: e.codec, check: e.check, payload: e.payload.to_vec() }))
@@ -214,12 +214,12 @@ impl Deltas {
 
     /// Creates an empty delta node with this number.
     fn new_delta_node(&self, inode: &Arc<Node>, nodes: &mut DeltaNodes, number: usize) -> Result<usize> {
-        let node = self.new_node(inode, FIRST_OFFSET + number as u32)?;
+        let node = self.nodes.new_node(inode, FIRST_OFFSET + number as u32)?;
         inode.set_known_deltas(None);
         match nodes.nodes.first() {
-            None => self.edit_inode(inode, |r| delta::set_root(r, Some(node.nid))),
+            None => self.nodes.edit_inode(inode, |r| delta::set_root(r, Some(node.nid))),
             Some((_, root)) => {
-                if !self.edit(root, |b| in_node::set_other(b, number, node.nid)) {
+                if !self.nodes.edit(root, |b| in_node::set_other(b, number, node.nid)) {
                     return Err(Error::corrupt(format_args!("inode {}: its root of deltas is full", inode.ino)));
                 }
             }
@@ -235,8 +235,8 @@ impl Deltas {
             true => sum + (in_node::HEADER + e.payload.len()) as u64,
             false => sum,
         };
-        self.counters.deltas.fetch_sub(moved.len() as u64, std::sync::atomic::Ordering::Relaxed);
-        self.counters.delta_bytes.fetch_sub(deltas.iter().fold(0, of), std::sync::atomic::Ordering::Relaxed);
+        self.ctx.counters.deltas.fetch_sub(moved.len() as u64, std::sync::atomic::Ordering::Relaxed);
+        self.ctx.counters.delta_bytes.fetch_sub(deltas.iter().fold(0, of), std::sync::atomic::Ordering::Relaxed);
         Ok(moved.len())
     }
 
@@ -305,14 +305,14 @@ impl Deltas {
                 done.insert(*block);
             }
         }
-        match self.options.delta_study.beside {
+        match self.ctx.options.delta_study.beside {
             _ if done.is_empty() => {}
             Beside::Nothing => {}
-            Beside::Inode => self.edit_inode(inode, |_| ()),
+            Beside::Inode => self.nodes.edit_inode(inode, |_| ()),
             Beside::MetaAndInode => {
                 // A compact page gets another address, so its meta page changes, too.
-                self.edit(&nodes.nodes[0].1, |_| ());
-                self.edit_inode(inode, |_| ());
+                self.nodes.edit(&nodes.nodes[0].1, |_| ());
+                self.nodes.edit_inode(inode, |_| ());
             }
         }
         let in_zone: Vec<u32> = (self.blocks_in_zone(inode).into_iter())
@@ -320,9 +320,9 @@ impl Deltas {
             .map(|block| block as u32)
             .collect();
         if !in_zone.is_empty() {
-            self.edit_inode(inode, |r| {
+            self.nodes.edit_inode(inode, |r| {
                 for slot in in_zone {
-                    if let Ok(d) = r.divide(self.sb.features) {
+                    if let Ok(d) = r.divide(self.ctx.sb.features) {
                         delta::drop_slots(r, d, slot..slot + 1);
                     }
                 }
@@ -341,7 +341,7 @@ impl Deltas {
         let new: Vec<Entry<'_>> = deltas.iter().map(|(block, e)| e.node_entry(*block as u32)).collect();
         let node = &nodes.nodes[at].1;
         nodes.inode.set_known_deltas(None);
-        let fits = self.edit(node, |b: &mut Block| {
+        let fits = self.nodes.edit(node, |b: &mut Block| {
             let fits = in_node::rewrite(b, |e| keep.contains(&u64::from(e.block)), &new);
             if fits {
                 in_node::set_age(b, age);
@@ -353,15 +353,15 @@ impl Deltas {
         }
         for e in &new {
             let counter = match e.codec {
-                _ if e.block >= KEPT => &self.counters.kept,
-                Codec::Alone => &self.counters.packed,
-                _ => &self.counters.deltas,
+                _ if e.block >= KEPT => &self.ctx.counters.kept,
+                Codec::Alone => &self.ctx.counters.packed,
+                _ => &self.ctx.counters.deltas,
             };
             counter.fetch_add(1, Relaxed);
         }
         let packed = |e: &&Entry<'_>| e.codec == Codec::Alone && e.block < KEPT;
         let bytes: usize = new.iter().filter(|e| !packed(e)).map(Entry::bytes).sum();
-        self.counters.delta_bytes.fetch_add(bytes as u64, Relaxed);
+        self.ctx.counters.delta_bytes.fetch_add(bytes as u64, Relaxed);
         Ok(())
     }
 
@@ -372,7 +372,7 @@ impl Deltas {
             if in_node::entries(&node.read()).any(|e| !stays(&e)) {
                 nodes.inode.set_known_deltas(None);
                 // OK to ignore: fewer entries than before always fit.
-                let _ = self.edit(node, |b| in_node::rewrite(b, stays, &[]));
+                let _ = self.nodes.edit(node, |b| in_node::rewrite(b, stays, &[]));
             }
         }
     }
@@ -383,14 +383,14 @@ impl Deltas {
         inode.set_known_deltas(None);
         // The root last: it leads to the others.
         for (number, node) in nodes.nodes.iter().rev() {
-            self.free_node(node, false)?;
+            self.nodes.free_node(node, false)?;
             if *number > 0 {
-                self.edit(&nodes.nodes[0].1, |b| in_node::set_other(b, *number, Nid(0)));
+                self.nodes.edit(&nodes.nodes[0].1, |b| in_node::set_other(b, *number, Nid(0)));
             }
-            self.edit_inode(inode, |r| r.i_blocks = r.i_blocks.get().saturating_sub(1).into());
+            self.nodes.edit_inode(inode, |r| r.i_blocks = r.i_blocks.get().saturating_sub(1).into());
         }
         if !nodes.nodes.is_empty() {
-            self.edit_inode(inode, |r| delta::set_root(r, None));
+            self.nodes.edit_inode(inode, |r| delta::set_root(r, None));
         }
         Ok(nodes.nodes.len() as u64)
     }
@@ -407,7 +407,7 @@ impl Deltas {
             None => self.new_delta_node(inode, &mut nodes, number)?,
         };
         inode.set_known_deltas(None);
-        if !self.edit(&nodes.nodes[at].1, |b| in_node::copy(b, src)) {
+        if !self.nodes.edit(&nodes.nodes[at].1, |b| in_node::copy(b, src)) {
             return Err(Error::corrupt(format_args!(
                 "inode {}: delta node {number} has more than it has room for",
                 inode.ino

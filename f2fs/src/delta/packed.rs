@@ -54,15 +54,15 @@ impl Deltas {
             return out;
         }
         for &(index, page) in dirty {
-            let Ok(Lookup::At(place)) = self.find(node, index) else { continue };
+            let Ok(Lookup::At(place)) = self.nodes.find(node, index) else { continue };
             let addr = {
                 let bytes = place.node.read();
-                addr_in(self, &place.node, &bytes, place.slot)
+                addr_in(&self.nodes, &place.node, &bytes, place.slot)
             };
             if addr != BlockAddr::NEW {
                 continue;
             }
-            self.compute(self.options.delta_costs.encode, Cause::DeltaEncode.of(node.ino));
+            self.ctx.compute(self.ctx.options.delta_costs.encode, Cause::DeltaEncode.of(node.ino));
             if let Some(payload) = codec::encode_alone(page, LONGEST_WHOLE) {
                 // OK to cast: the file is small.
                 let check = self.page_check(node, index as u32, page);

@@ -73,25 +73,25 @@ impl Deltas {
         why: Writeback,
     ) -> Result<Plan> {
         let mut plan = Plan::default();
-        if !self.options.delta || !self.may_hold_deltas() || inode.kind != FileKind::Regular {
+        if !self.ctx.options.delta || !self.ctx.may_hold_deltas() || inode.kind != FileKind::Regular {
             return Ok(plan);
         }
         let node = &inode.node;
-        let few = self.options.in_place_blocks;
+        let few = self.ctx.options.in_place_blocks;
         let Some((d, stay)) = node.inode(|r| {
             let lawful = r.inline().contains(Inline::EXTRA_ATTR)
                 && !r.inline().intersects(Inline::DATA | Inline::PIN_FILE)
                 && !r.flags().contains(InodeFlags::COMPRESS)
                 && !r.advise().intersects(Advise::ENCRYPT | Advise::VERITY);
-            let d = r.divide(self.sb.features).ok().filter(|_| lawful)?;
-            Some((d, in_place(r, dirty.len(), why, few, self.options.mode)))
+            let d = r.divide(self.ctx.sb.features).ok().filter(|_| lawful)?;
+            Some((d, in_place(r, dirty.len(), why, few, self.ctx.options.mode)))
         }) else {
             return Ok(plan);
         };
         let known = self.deltas(node)?;
         let synced_again = why != Writeback::Background && self.promises.has_written(node.ino);
-        let places = self.options.delta_places;
-        let study = self.options.delta_study;
+        let places = self.ctx.options.delta_places;
+        let study = self.ctx.options.delta_study;
         let to_nodes =
             places != Places::Inode && !inode.heat.only_read() && (!known.is_empty() || synced_again || study.alone);
         let packs = places == Places::Both && why != Writeback::Background && !study.is_of_others();
@@ -130,11 +130,11 @@ impl Deltas {
             if lost && !luck.tries() {
                 continue;
             }
-            let Ok(Lookup::At(place)) = self.find(node, index) else { continue };
+            let Ok(Lookup::At(place)) = self.nodes.find(node, index) else { continue };
             let (addr, has) = {
                 let bytes = place.node.read();
                 let has = known.has(index) || self.is_in_zone(&place.node, &bytes, place.slot);
-                (addr_in(self, &place.node, &bytes, place.slot), has)
+                (addr_in(&self.nodes, &place.node, &bytes, place.slot), has)
             };
             // If a page consists of kept pages, the block at its address is stale.
             let based = || self.noted(node, &known, index).is_ok_and(|d| d.is_none_or(|d| d.codec.has_base()));
@@ -163,13 +163,13 @@ impl Deltas {
             let at = Page { inode: node, block: index, place: &place, index: &known };
             let made = match study.alone {
                 true => {
-                    self.compute(self.options.delta_costs.encode, Cause::DeltaEncode.of(node.ino));
+                    self.ctx.compute(self.ctx.options.delta_costs.encode, Cause::DeltaEncode.of(node.ino));
                     delta::codec::encode_alone(page, limit).map(|payload| (Codec::Alone, payload))
                 }
                 false => {
                     let Ok(Some(base)) = self.base_of(at) else { continue };
                     let mut payload = Vec::new();
-                    self.compute(self.options.delta_costs.encode, Cause::DeltaEncode.of(node.ino));
+                    self.ctx.compute(self.ctx.options.delta_costs.encode, Cause::DeltaEncode.of(node.ino));
                     delta::codec::encode(&base, page, limit, &mut payload).map(|codec| (codec, payload))
                 }
             };
@@ -196,7 +196,7 @@ impl Deltas {
         let all_fit = plan.noted.iter().all(fits_zone) && staying + wanted + delta::TRAILER <= room;
         if !to_nodes || (known.is_empty() && all_fit && places == Places::Both) {
             plan.deltas = std::mem::take(&mut plan.noted).into_iter().filter(fits_zone).collect();
-            node.inode(|r| make_room_in_zone(&self.options.delta_costs, r, d, &leaving, &mut plan));
+            node.inode(|r| make_room_in_zone(&self.ctx.options.delta_costs, r, d, &leaving, &mut plan));
         }
         Ok(plan)
     }
@@ -219,12 +219,12 @@ impl Deltas {
         let in_place = in_place && pages.iter().all(|p| !p.has || cold.binary_search(&p.addr.0.into()).is_err());
         let warm: Vec<u64> = all.into_iter().filter(|at| cold.binary_search(at).is_err()).collect();
         let of = |at: &[u64]| Pages { count: at.len() as u64, runs: at.chunk_by(|a, b| a + 1 == *b).count() as u64 };
-        let all = match self.options.delta_reads {
+        let all = match self.ctx.options.delta_reads {
             Reads::All => true,
             Reads::Few => few,
             Reads::Joules => false,
         };
-        let choice = || compared(&self.options.prices, of(&warm), of(&cold), in_place);
+        let choice = || compared(&self.ctx.options.prices, of(&warm), of(&cold), in_place);
         match if all { Compared::All } else { choice() } {
             Compared::All => bases.bring(&cold, Cause::DeltaBase.of(inode.ino)),
             Compared::InMemory => out.extend(cold.iter().map(|at| BlockAddr(*at as u32))),
@@ -236,11 +236,11 @@ impl Deltas {
     /// if it does not fit.
     pub(crate) fn put_delta(&self, node: &Node, bytes: &mut Block, entry: &Entry<'_>) -> bool {
         let raw = RawInode::of_mut(bytes);
-        let Ok(d) = raw.divide(self.sb.features) else { return false };
+        let Ok(d) = raw.divide(self.ctx.sb.features) else { return false };
         let put = node.nid == node.ino.nid() && delta::insert(raw, d, entry);
         if put {
-            self.counters.deltas.fetch_add(1, Ordering::Relaxed);
-            self.counters.delta_bytes.fetch_add((delta::HEADER + entry.payload.len()) as u64, Ordering::Relaxed);
+            self.ctx.counters.deltas.fetch_add(1, Ordering::Relaxed);
+            self.ctx.counters.delta_bytes.fetch_add((delta::HEADER + entry.payload.len()) as u64, Ordering::Relaxed);
         }
         put
     }

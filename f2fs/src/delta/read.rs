@@ -33,11 +33,11 @@ pub(crate) struct Page<'p> {
 impl Deltas {
     /// The inode in a node's bytes and the position of its zone, if this inode may have one.
     fn with_zone<'b>(&self, node: &Node, bytes: &'b Block) -> Option<(&'b RawInode, Division)> {
-        if !self.may_hold_deltas() || node.nid != node.ino.nid() {
+        if !self.ctx.may_hold_deltas() || node.nid != node.ino.nid() {
             return None;
         }
         let raw = RawInode::of(bytes);
-        Some((raw, raw.divide(self.sb.features).ok().filter(|d| d.zone > 0)?))
+        Some((raw, raw.divide(self.ctx.sb.features).ok().filter(|d| d.zone > 0)?))
     }
 
     /// The delta of a slot in the zone, from a node's bytes.
@@ -60,7 +60,7 @@ impl Deltas {
 
     /// Applies a delta to its base.
     fn apply_delta(&self, inode: &Arc<Node>, index: &Index, delta: &Delta, base: Option<&Block>) -> Result<Box<Block>> {
-        self.compute(self.options.delta_costs.decode, Cause::DeltaDecode.of(inode.ino));
+        self.ctx.compute(self.ctx.options.delta_costs.decode, Cause::DeltaDecode.of(inode.ino));
         let row = match kept::parts(&delta.payload).filter(|_| delta.codec == Codec::Parts) {
             Some((parts, codec, data)) => {
                 let mut pages: FxHashMap<u32, Option<Box<Block>>> = FxHashMap::default();
@@ -82,7 +82,7 @@ impl Deltas {
     /// The checksum that an entry for a page must have.
     pub(super) fn page_check(&self, inode: &Node, block: u32, page: &Block) -> u32 {
         let generation = inode.inode(|r| r.i_generation.get());
-        delta::check(self.checksum_seed, inode.ino, generation, block, page)
+        delta::check(self.ctx.checksum_seed, inode.ino, generation, block, page)
     }
 
     /// The block at a page's address (unless the page's delta needs none) and the delta. `None` if the page has
@@ -92,7 +92,7 @@ impl Deltas {
         let noted = self.noted(inode, index, block)?;
         let (addr, delta) = {
             let bytes = place.node.read();
-            let addr = addr_in(self, &place.node, &bytes, place.slot);
+            let addr = addr_in(&self.nodes, &place.node, &bytes, place.slot);
             (addr, noted.or_else(|| self.delta_in_zone(&place.node, &bytes, place.slot)))
         };
         if addr != BlockAddr::NULL && delta.as_ref().is_some_and(|d| !d.codec.has_base()) {
@@ -101,8 +101,8 @@ impl Deltas {
         if !addr.is_real() {
             return Ok(None);
         }
-        self.check_data_addr(addr, inode.ino, block)?;
-        Ok(Some((Some(self.read_block(addr, cause.of(inode.ino))?), delta)))
+        self.ctx.check_data_addr(addr, inode.ino, block)?;
+        Ok(Some((Some(self.ctx.read_block(addr, cause.of(inode.ino))?), delta)))
     }
 
     /// The actual or possible base of a page: the block at its address. `None` if it has no block, or its delta needs
@@ -122,10 +122,10 @@ impl Deltas {
 
     /// One block's contents as stored on the device. `None` for a hole.
     pub(crate) fn load_stored(&self, inode: &Inode, index: u64) -> Result<Option<Box<Block>>> {
-        let Lookup::At(place) = self.find(&inode.node, index)? else { return Ok(None) };
+        let Lookup::At(place) = self.nodes.find(&inode.node, index)? else { return Ok(None) };
         let known = self.deltas(&inode.node)?;
         let page = Page { inode: &inode.node, block: index, place: &place, index: &known };
-        place.node.steady(|| match place.addr(self, place.slot) {
+        place.node.steady(|| match place.addr(&self.nodes, place.slot) {
             BlockAddr::NULL => Ok(None),
             a if a.is_real() => self.stored_page(page, Cause::UserData),
             // A reserved block reads as zeroes, unless it has a delta.
@@ -138,12 +138,12 @@ impl Deltas {
     /// # Errors
     /// If there is no such inode, or it cannot be read.
     pub(crate) fn deltas_in(&self, ino: Ino) -> Result<usize> {
-        Ok(self.deltas_of(&self.inode(ino)?.node)?.0)
+        Ok(self.deltas_of(&self.inodes.inode(ino)?.node)?.0)
     }
 
     /// The number of nodes in memory, and how many of them hold deltas.
     pub(crate) fn nodes_in_memory(&self) -> (usize, usize) {
-        self.node_cache.count()
+        self.nodes.node_cache.count()
     }
 
     /// The number of deltas of an inode, and their total bytes.

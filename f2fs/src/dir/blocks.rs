@@ -22,7 +22,7 @@ impl Names {
 
     /// The position of an inline directory in its inode block.
     pub(crate) fn inline_dir_area(&self, raw: &RawInode) -> Result<std::ops::Range<usize>> {
-        Ok(self.division(raw)?.inline_area())
+        Ok(self.nodes.division(raw)?.inline_area())
     }
 
     /// The first block from `index` on whose address has a node, because a directory's size may claim far more blocks
@@ -30,7 +30,7 @@ impl Names {
     pub(crate) fn after_holes(&self, dir: &Inode, index: u64) -> Result<u64> {
         let mut at = index;
         loop {
-            at = match self.find(&dir.node, at) {
+            at = match self.nodes.find(&dir.node, at) {
                 Ok(Lookup::At(_)) => return Ok(at),
                 Ok(Lookup::Hole(blocks)) => blocks.end,
                 Err(Error::Fs(vfs::Error::TooBig)) => return Ok(u64::MAX),
@@ -47,18 +47,18 @@ impl Names {
         index: u64,
     ) -> Result<Option<&'c mut DirBlock>> {
         if !content.dir.contains_key(&index) {
-            let Lookup::At(place) = self.find(&dir.node, index)? else { return Ok(None) };
-            let stored = || match place.addr(self, place.slot) {
+            let Lookup::At(place) = self.nodes.find(&dir.node, index)? else { return Ok(None) };
+            let stored = || match place.addr(&self.nodes, place.slot) {
                 BlockAddr::NULL => Ok(None),
                 a if a.is_real() => {
-                    self.check_data_addr(a, dir.ino, index)?;
-                    self.read_block(a, Cause::Directory.of(dir.ino)).map(Some)
+                    self.ctx.check_data_addr(a, dir.ino, index)?;
+                    self.ctx.read_block(a, Cause::Directory.of(dir.ino)).map(Some)
                 }
                 _ => Ok(Some(Box::new([0; 4096]))),
             };
             let Some(bytes) = place.node.steady(stored)? else { return Ok(None) };
             self.make_room(content);
-            self.inode_table.dir_blocks.fetch_add(1, Ordering::Relaxed);
+            self.inodes.inode_table.dir_blocks.fetch_add(1, Ordering::Relaxed);
             content.dir.insert(index, DirBlock::of(bytes));
         }
         Ok(content.dir.get_mut(&index))
@@ -71,17 +71,17 @@ impl Names {
         content: &'c mut Content,
         index: u64,
     ) -> Result<&'c mut DirBlock> {
-        self.reserve(&dir.node, index)?;
+        self.files.reserve(&dir.node, index)?;
         let end = (index + 1) * 4096;
         if dir.size() < end {
-            self.edit_inode(&dir.node, |r| r.i_size = end.into());
+            self.nodes.edit_inode(&dir.node, |r| r.i_size = end.into());
         }
         self.make_room(content);
         match content.dir.entry(index) {
             Entry::Occupied(e) => Ok(e.into_mut()),
             Entry::Vacant(e) => {
-                self.inode_table.dir_blocks.fetch_add(1, Ordering::Relaxed);
-                dir.gained_dirty(self, 1);
+                self.inodes.inode_table.dir_blocks.fetch_add(1, Ordering::Relaxed);
+                dir.gained_dirty(&self.inodes, 1);
                 let block = e.insert(DirBlock::empty());
                 block.dirty = true;
                 Ok(block)
@@ -95,35 +95,35 @@ impl Names {
             && !b.dirty
         {
             b.dirty = true;
-            dir.gained_dirty(self, 1);
+            dir.gained_dirty(&self.inodes, 1);
         }
     }
 
     /// Turns a directory block without entries into a hole; size and nodes stay. On failure the block stays: its last
     /// entry is removed either way.
     pub(crate) fn free_dir_block(&self, dir: &Arc<Inode>, content: &mut Content, index: u64) {
-        if let Err(e) = self.free_range(&dir.node, index, index + 1) {
+        if let Err(e) = self.files.free_range(&dir.node, index, index + 1) {
             log::warn!("directory {}: its empty block {index} could not be freed: {e}", dir.ino);
             return;
         }
         if let Some(b) = content.dir.remove(&index) {
-            self.inode_table.dir_blocks.fetch_sub(1, Ordering::Relaxed);
-            dir.lost_dirty(self, usize::from(b.dirty));
+            self.inodes.inode_table.dir_blocks.fetch_sub(1, Ordering::Relaxed);
+            dir.lost_dirty(&self.inodes, usize::from(b.dirty));
         }
     }
 
     /// Drops clean blocks if directories hold too many: first those of other unlocked directories, then of this one. It
     /// checks only after a further eighth of the limit was loaded, because dirty blocks stay.
     fn make_room(&self, content: &mut Content) {
-        let limit = self.options.dir_cache as u64;
-        let held = || self.inode_table.dir_blocks.load(Ordering::Relaxed);
+        let limit = self.ctx.options.dir_cache as u64;
+        let held = || self.inodes.inode_table.dir_blocks.load(Ordering::Relaxed);
         let brought = self.dir_blocks_brought.fetch_add(1, Ordering::Relaxed);
         if held() < limit || brought < limit / 8 {
             return;
         }
         self.dir_blocks_brought.store(0, Ordering::Relaxed);
         let enough = || held() <= limit / 2;
-        for other in self.inode_table.directories() {
+        for other in self.inodes.inode_table.directories() {
             if enough() {
                 return;
             }
@@ -141,7 +141,7 @@ impl Names {
         let before = content.dir.len();
         content.dir.retain(|_, b| b.dirty);
         content.dir.shrink_to_fit();
-        self.inode_table.dir_blocks.fetch_sub((before - content.dir.len()) as u64, Ordering::Relaxed);
+        self.inodes.inode_table.dir_blocks.fetch_sub((before - content.dir.len()) as u64, Ordering::Relaxed);
     }
 }
 
@@ -158,15 +158,15 @@ mod tests {
         let (_dev, vol) = mounted(64, options);
         let dirs: Vec<_> = (0..2 * limit).map(|i| dir(&vol, vol.root(), &format!("d{i}"))).collect();
         vol.sync().unwrap();
-        vol.inode_table.directories().iter().for_each(|d| vol.forget_clean(&mut d.content.write()));
+        vol.inodes.inode_table.directories().iter().for_each(|d| vol.names.forget_clean(&mut d.content.write()));
         let bring = |d: &vfs::Ino| assert!(vol.lookup(*d, b"none").is_err());
         let mut dirs = dirs.iter();
         dirs.by_ref().take(limit - 1).for_each(bring);
         // As after two threads that both checked before either had counted its block, and again an eighth later.
         for _ in 0..2 {
-            vol.inode_table.dir_blocks.fetch_add(2, Ordering::Relaxed);
+            vol.inodes.inode_table.dir_blocks.fetch_add(2, Ordering::Relaxed);
             dirs.by_ref().take(limit / 8 - 2).for_each(bring);
         }
-        assert!(vol.inode_table.dir_blocks.load(Ordering::Relaxed) <= limit as u64, "trimmed");
+        assert!(vol.inodes.inode_table.dir_blocks.load(Ordering::Relaxed) <= limit as u64, "trimmed");
     }
 }

@@ -94,7 +94,7 @@ impl Names {
         if naming != Naming::Folded {
             return self.search_exact(dir, (name, naming.hash(name)), look);
         }
-        let encoding = self.sb.raw.s_encoding_flags.get();
+        let encoding = self.ctx.sb.raw.s_encoding_flags.get();
         let sought = Sought::new(name);
         if encoding & casefold::STRICT != 0 && !sought.is_lawful() {
             return Err(vfs::Error::Invalid("a name that is not UTF-8, in a directory that takes no other").into());
@@ -214,7 +214,7 @@ impl Names {
         let out = self.search(dir, name, |index, find| {
             Ok(match content.dir.get(&index) {
                 Some(b) => find(b).into(),
-                None if self.addr_of(&dir.node, index)? == BlockAddr::NULL => Look::NotHere,
+                None if self.nodes.addr_of(&dir.node, index)? == BlockAddr::NULL => Look::NotHere,
                 None => Look::NotInMemory,
             })
         })?;
@@ -299,7 +299,7 @@ impl Names {
             return Ok(());
         }
         if self.is_inline_dir(dir) {
-            let done = self.edit(&dir.node, |b| -> Result<bool> {
+            let done = self.nodes.edit(&dir.node, |b| -> Result<bool> {
                 let range = self.inline_dir_area(RawInode::of(b))?;
                 let a = &mut b[range];
                 let l = Layout::inline(a.len());
@@ -344,7 +344,7 @@ impl Names {
                 }
                 self.dirty_dir_block(dir, content, index);
                 if level >= depth {
-                    self.edit_inode(&dir.node, |r| r.i_current_depth = (level + 1).into());
+                    self.nodes.edit_inode(&dir.node, |r| r.i_current_depth = (level + 1).into());
                 }
                 return Ok(());
             }
@@ -358,7 +358,7 @@ impl Names {
         let range = self.inline_dir_area(RawInode::of(&before))?;
         let old = before[range.clone()].to_vec();
         let l = Layout::inline(old.len());
-        self.edit(&dir.node, |b| {
+        self.nodes.edit(&dir.node, |b| {
             b[range].fill(0);
             let r = RawInode::of_mut(b);
             put_inline(r, Inline::DENTRY, false);
@@ -379,10 +379,10 @@ impl Names {
         };
         if out.is_err() {
             // No space: restores the directory, so that nothing is half done.
-            self.drop_contents(dir, content);
-            self.free_from(&dir.node, 0, KeptPages::Go)?;
+            self.files.drop_contents(dir, content);
+            self.files.free_from(&dir.node, 0, KeptPages::Go)?;
             let blocks = RawInode::of(&before).i_blocks;
-            self.edit(&dir.node, |b| {
+            self.nodes.edit(&dir.node, |b| {
                 *b = before;
                 RawInode::of_mut(b).i_blocks = blocks;
             });
@@ -399,7 +399,7 @@ impl Names {
         f: impl FnOnce(&Layout, &mut [u8], usize) -> T,
     ) -> Result<T> {
         match spot {
-            Spot::Inline { slot } => self.edit(&dir.node, |b| {
+            Spot::Inline { slot } => self.nodes.edit(&dir.node, |b| {
                 let range = self.inline_dir_area(RawInode::of(b))?;
                 let l = Layout::inline(range.len());
                 Ok(f(&l, &mut b[range], slot))

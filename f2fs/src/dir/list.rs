@@ -30,7 +30,7 @@ impl Names {
             return Ok(());
         }
         // A damaged size may claim more than any directory can have.
-        let most = dir.node.inode(|r| self.shape(r))?.max_blocks();
+        let most = dir.node.inode(|r| self.nodes.shape(r))?.max_blocks();
         let blocks = dir.size().div_ceil(4096).min(most);
         while index < blocks {
             // A copy, so that the callback may use the directory.
@@ -50,7 +50,7 @@ impl Names {
                     index += 1;
                 }
                 None => {
-                    index = match self.find(&dir.node, index)? {
+                    index = match self.nodes.find(&dir.node, index)? {
                         Lookup::Hole(blocks) => blocks.end,
                         Lookup::At(_) => index + 1,
                     }
@@ -105,7 +105,7 @@ mod tests {
             let d = dir(&vol, vol.root(), "d");
             let long = "l".repeat(200);
             let made = ["aXb", "aYb", "plain", &long].map(|name| try_file(&vol, d, name).unwrap());
-            let inode = vol.outer(d).unwrap();
+            let inode = vol.names.outer(d).unwrap();
             // Ciphertext may contain any byte.
             let forge = |bytes: &mut [u8]| {
                 for (from, to) in [(b"aXb", b"a/b"), (b"aYb", b"a\0b")] {
@@ -114,9 +114,9 @@ mod tests {
                     }
                 }
             };
-            vol.edit(&inode.node, |bytes| forge(&mut bytes[..]));
+            vol.nodes.edit(&inode.node, |bytes| forge(&mut bytes[..]));
             inode.content.write().dir.values_mut().for_each(|block| forge(&mut block.edit()[..]));
-            vol.edit_inode(&inode.node, |r| put_advise(r, Advise::ENCRYPT, true));
+            vol.nodes.edit_inode(&inode.node, |r| put_advise(r, Advise::ENCRYPT, true));
             let mut listed = Vec::new();
             vol.readdir(d, 0, &mut |entry| {
                 listed.push((entry.name.to_vec(), entry.ino));

@@ -42,13 +42,6 @@ pub struct Names {
     pub(crate) dir_blocks_brought: AtomicU64,
 }
 
-impl std::ops::Deref for Names {
-    type Target = Files;
-    fn deref(&self) -> &Files {
-        &self.files
-    }
-}
-
 /// The type number in a dentry.
 pub fn type_number(kind: FileKind) -> u8 {
     match kind {

@@ -66,7 +66,7 @@ impl Naming {
 impl Names {
     /// How a directory compares and hashes names.
     pub(crate) fn naming(&self, dir: &Inode) -> Naming {
-        dir.node.inode(|r| Naming::of(r, self.sb.features))
+        dir.node.inode(|r| Naming::of(r, self.ctx.sb.features))
     }
 
     /// The bytes of an entry that was found as `name`.
@@ -113,7 +113,7 @@ impl Names {
         if self.naming(dir) != Naming::Plain {
             return; // the entry may have another spelling
         }
-        if inode.kind == FileKind::Regular && !self.is_read_only() && inode.node.inode(is_news) {
+        if inode.kind == FileKind::Regular && !self.ctx.is_read_only() && inode.node.inode(is_news) {
             self.promises.sighted(inode.ino, Sighting { dir: dir.ino, name: name.into() });
         }
     }

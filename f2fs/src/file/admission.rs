@@ -24,7 +24,7 @@ impl Files {
     pub(crate) fn admit(&self, blocks: u64) -> Admitted<'_> {
         let mut bringing = self.writers.bringing.lock();
         let fits = |all| {
-            let in_log = self.seg.lock().has_sections_for(all);
+            let in_log = self.logs.seg.lock().has_sections_for(all);
             in_log && self.host_covers(all)
         };
         while *bringing + blocks > ALWAYS && !fits(*bringing + blocks) {

@@ -81,7 +81,7 @@ impl Files {
             Allocate::PunchHole | Allocate::Collapse => volume.begin_modest()?,
         };
         let mut content = inode.content.write();
-        self.check_there(inode)?;
+        self.inodes.check_there(inode)?;
         self.check_allocate(inode, what)?;
         self.leave_inline(inode, &mut content)?;
         // From now on the blocks behind the end belong to the caller of `fallocate`.
@@ -91,8 +91,8 @@ impl Files {
             self.fold_all(&inode.node)?;
         }
         let out = f(&change, &mut content)?;
-        let now = self.now();
-        self.edit_inode(&inode.node, |r| touch(r, Touch::Modified, now));
+        let now = self.ctx.now();
+        self.nodes.edit_inode(&inode.node, |r| touch(r, Touch::Modified, now));
         self.limit_dirty(&change, inode, &mut content)?;
         Ok(out)
     }
@@ -128,7 +128,7 @@ impl Files {
                 let grows = reserved.is_ok() && to == end && !keep;
                 let behind = to > size;
                 marked |= behind && !grows && !inode.node.inode(|r| r.advise().contains(Advise::KEEP_SIZE));
-                self.edit_inode(&inode.node, |r| {
+                self.nodes.edit_inode(&inode.node, |r| {
                     if grows {
                         r.i_size = size.max(end).into();
                         if marked {
@@ -225,7 +225,7 @@ impl Files {
         for i in &gone {
             content.pages.remove(i);
         }
-        inode.lost_dirty(self, gone.len());
+        inode.lost_dirty(&self.inodes, gone.len());
     }
 
     fn zero_part(&self, inode: &Arc<Inode>, content: &mut Content, index: u64, from: u64, to: u64) -> Result<()> {
@@ -233,7 +233,7 @@ impl Files {
         let Some(mut page) = self.load_page(inode, content, index)? else { return Ok(()) };
         page[from as usize..to as usize].fill(0);
         if content.pages.insert(index, page).is_none() {
-            inode.gained_dirty(self, 1);
+            inode.gained_dirty(&self.inodes, 1);
         }
         Ok(())
     }
@@ -264,7 +264,7 @@ mod tests {
     impl Clock for Watch {
         fn now(&self) -> Time {
             if let Some(vol) = self.vol.get().and_then(Weak::upgrade) {
-                self.most.fetch_max(vol.node_cache.dirty_count(), Ordering::Relaxed);
+                self.most.fetch_max(vol.nodes.node_cache.dirty_count(), Ordering::Relaxed);
             }
             Time::new(1_700_000_000, 0)
         }
@@ -318,7 +318,7 @@ mod tests {
         let (dev, vol) = mounted(64, MountOptions::default());
         let f = file(&vol, "f");
         write(&vol, f, 0, &blocks(8));
-        let inode = vol.outer(f).unwrap();
+        let inode = vol.names.outer(f).unwrap();
         for (n, work) in works.into_iter().enumerate() {
             let waited = std::thread::scope(|s| {
                 let turn = inode.steps.turn.lock();

@@ -76,14 +76,14 @@ impl Files {
     ) -> Result<(u64, u64)> {
         self.check_movable(inode)?;
         if blocks.is_empty() {
-            return self.check_writable().map(|()| (blocks.end, 0));
+            return self.ctx.check_writable().map(|()| (blocks.end, 0));
         }
         let _admitted = self.admit(BATCH as u64);
         let change = volume.begin()?;
         let mut content = inode.content.write();
-        self.check_there(inode)?;
+        self.inodes.check_there(inode)?;
         self.check_movable(inode)?;
-        if self.seg.lock().lacks_fresh() {
+        if self.logs.seg.lock().lacks_fresh() {
             return Err(scattered());
         }
         if content.pages.range(blocks.clone()).next().is_some() {
@@ -119,13 +119,13 @@ impl Files {
     /// The next blocks of a range, at most [`BATCH`], that are on the device without newer contents in memory; and the
     /// first block behind them.
     fn blocks_to_move(&self, inode: &Inode, content: &Content, blocks: Range<u64>) -> Result<(Vec<Move>, u64)> {
-        let end = blocks.end.min(inode.node.inode(|r| self.shape(r))?.max_blocks());
+        let end = blocks.end.min(inode.node.inode(|r| self.nodes.shape(r))?.max_blocks());
         let (mut at, mut moves) = (blocks.start, Vec::with_capacity(BATCH));
         for _ in 0..STEP {
             if at >= end || moves.len() == BATCH {
                 break;
             }
-            let (stretch, place) = self.stretch(&inode.node, at)?;
+            let (stretch, place) = self.nodes.stretch(&inode.node, at)?;
             let here = at..end.min(stretch.end);
             let Some(place) = place else {
                 at = here.end;
@@ -138,9 +138,9 @@ impl Files {
                 }
                 at = block + 1;
                 let slot = place.slot + (block - stretch.start) as u32;
-                let from = addr_in(self, &place.node, &bytes, slot);
+                let from = addr_in(&self.nodes, &place.node, &bytes, slot);
                 if from.is_real() && !content.pages.contains_key(&block) {
-                    self.check_data_addr(from, inode.ino, block)?;
+                    self.ctx.check_data_addr(from, inode.ino, block)?;
                     moves.push(Move { from, node: place.node.clone(), slot });
                 }
             }
@@ -158,8 +158,8 @@ impl Files {
             Moving::Share => Vec::new(),
         };
         let log = inode.node.inode(|r| data_log(r, moves.len()));
-        let _order = self.in_order();
-        if how == Moving::Share && self.dev.zones().is_some() {
+        let _order = self.logs.in_order();
+        if how == Moving::Share && self.ctx.dev.zones().is_some() {
             return Err(vfs::Error::Unsupported("sharing blocks between the zones of a device".into()).into());
         }
         let places = self.take_places(log, moves)?;
@@ -170,7 +170,7 @@ impl Files {
         };
         if let Err(e) = given {
             // Nothing points at the new places: the file is unchanged.
-            self.seg.lock().give_back(&places.at)?;
+            self.logs.seg.lock().give_back(&places.at)?;
             return Err(e);
         }
         self.point_at(inode, moves, &places.at)?;
@@ -185,7 +185,7 @@ impl Files {
         for run in order.chunk_by(|a, b| moves[*a].from.plus(1) == moves[*b].from) {
             let mut bytes = vec![[0; 4096]; run.len()];
             let at = Lba(moves[run[0]].from.0.into());
-            self.dev.read(at, bytes.as_flattened_mut(), Cause::Defragment.of(inode.ino))?;
+            self.ctx.dev.read(at, bytes.as_flattened_mut(), Cause::Defragment.of(inode.ino))?;
             run.iter().zip(bytes).for_each(|(i, block)| out[*i] = block);
         }
         Ok(out)
@@ -195,15 +195,19 @@ impl Files {
     fn take_places(&self, log: LogType, moves: &[Move]) -> Result<Places> {
         let mut owners = Vec::with_capacity(moves.len());
         for m in moves {
-            owners.push(Summary { nid: m.node.nid, version: self.nat.get(m.node.nid)?.version, slot: m.slot as u16 });
+            owners.push(Summary {
+                nid: m.node.nid,
+                version: self.nodes.nat.get(m.node.nid)?.version,
+                slot: m.slot as u16,
+            });
         }
         let mut old: Vec<BlockAddr> = moves.iter().map(|m| m.from).collect();
         old.sort_unstable();
         if let Some(twice) = old.windows(2).find(|w| w[0] == w[1]) {
             return Err(Error::corrupt(format_args!("block {} is twice in one file", twice[0])));
         }
-        let age = self.mounted_seconds();
-        let mut seg = self.seg.lock();
+        let age = self.ctx.mounted_seconds();
+        let mut seg = self.logs.seg.lock();
         old.iter().try_for_each(|a| seg.check_there(*a))?;
         let mut places = Places { at: Vec::with_capacity(moves.len()), short: None };
         for owner in owners {
@@ -222,10 +226,11 @@ impl Files {
         let mut done = 0;
         for run in to.chunk_by(|a, b| a.plus(1) == *b) {
             let bytes = contents[done..done + run.len()].as_flattened();
-            self.place(run[0], run.len() as u32, Cause::Defragment as u8);
-            self.dev
+            self.logs.place(run[0], run.len() as u32, Cause::Defragment as u8);
+            self.ctx
+                .dev
                 .write(Lba(run[0].0.into()), bytes, Cause::Defragment.of(inode.ino))
-                .inspect_err(|_| self.left_a_gap())?;
+                .inspect_err(|_| self.logs.left_a_gap())?;
             done += run.len();
         }
         Ok(())
@@ -235,7 +240,7 @@ impl Files {
         let pairs: Vec<(BlockAddr, BlockAddr)> = moves.iter().map(|m| m.from).zip(to.iter().copied()).collect();
         for run in pairs.chunk_by(|a, b| a.0.plus(1) == b.0 && a.1.plus(1) == b.1) {
             let (from, to) = (Lba(run[0].0.0.into()), Lba(run[0].1.0.into()));
-            self.dev.remap(from, to, run.len() as u64, Remap::Share, Cause::Defragment.of(inode.ino))?;
+            self.ctx.dev.remap(from, to, run.len() as u64, Remap::Share, Cause::Defragment.of(inode.ino))?;
         }
         Ok(())
     }
@@ -244,17 +249,17 @@ impl Files {
     fn point_at(&self, inode: &Arc<Inode>, moves: &[Move], to: &[BlockAddr]) -> Result<()> {
         // The copies must be durable before an fsync marks an inode whose nodes point at them.
         self.promises.stray(inode.ino);
-        let age = self.mounted_seconds();
+        let age = self.ctx.mounted_seconds();
         for (m, addr) in moves.iter().zip(to) {
             let mut bytes = m.node.write();
-            move_addr_in(self, &m.node, &mut bytes, m.slot, *addr);
+            move_addr_in(&self.nodes, &m.node, &mut bytes, m.slot, *addr);
             // For readers without the inode's lock.
             m.node.note_move();
-            self.node_cache.mark_dirty(&m.node);
-            self.seg.lock().invalidate(m.from, age)?;
+            self.nodes.node_cache.mark_dirty(&m.node);
+            self.logs.seg.lock().invalidate(m.from, age)?;
         }
-        self.forget_extent(&inode.node);
-        self.counters.defragmented.fetch_add(moves.len() as u64, std::sync::atomic::Ordering::Relaxed);
+        self.nodes.forget_extent(&inode.node);
+        self.ctx.counters.defragmented.fetch_add(moves.len() as u64, std::sync::atomic::Ordering::Relaxed);
         Ok(())
     }
 }

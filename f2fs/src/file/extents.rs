@@ -37,18 +37,18 @@ impl Files {
                 return Ok(out);
             }
             let clusters = self.clusters(inode)?;
-            let end = inode.node.inode(|r| self.shape(r))?.max_blocks();
+            let end = inode.node.inode(|r| self.nodes.shape(r))?.max_blocks();
             for _ in 0..LOOKED {
                 if at >= end {
                     return Ok(out);
                 }
-                let (stretch, place) = self.stretch(&inode.node, at)?;
+                let (stretch, place) = self.nodes.stretch(&inode.node, at)?;
                 let here = at..end.min(stretch.end);
                 at = here.end;
                 let Some(place) = place else { continue };
                 let bytes = place.node.read();
                 for block in here {
-                    let addr = addr_in(self, &place.node, &bytes, place.slot + (block - stretch.start) as u32);
+                    let addr = addr_in(&self.nodes, &place.node, &bytes, place.slot + (block - stretch.start) as u32);
                     if !addr.is_real() {
                         continue;
                     }
@@ -70,7 +70,7 @@ impl Files {
 }
 
 /// The fragmented stretches of a file, in file blocks: what defragmentation would move. Contiguous stretches stay.
-pub(crate) fn torn(extents: &[Extent]) -> Vec<std::ops::Range<u64>> {
+pub fn torn(extents: &[Extent]) -> Vec<std::ops::Range<u64>> {
     let mut out = Vec::new();
     for stretch in extents.chunk_by(|_, next| !next.begins) {
         // Stored blocks of a compressed file have gaps in their numbers and may still be contiguous.

@@ -29,11 +29,11 @@ impl Files {
     /// reason.
     fn fold_what_can_be_read(&self, inode: &Arc<Node>, blocks: &[u64]) -> Result<Vec<(u64, Error)>> {
         let (mut pages, mut left): (Vec<(u64, Box<Block>)>, Vec<(u64, Error)>) = Default::default();
-        let known = self.deltas(inode)?;
+        let known = self.deltas.deltas(inode)?;
         for &block in blocks {
-            let Lookup::At(place) = self.find(inode, block)? else { continue };
+            let Lookup::At(place) = self.nodes.find(inode, block)? else { continue };
             let page = Page { inode, block, place: &place, index: &known };
-            match place.node.steady(|| self.stored_page(page, Cause::DeltaFold)) {
+            match place.node.steady(|| self.deltas.stored_page(page, Cause::DeltaFold)) {
                 Ok(Some(page)) => pages.push((block, page)),
                 Ok(None) => {}
                 Err(e) => left.push((block, e)),
@@ -48,10 +48,10 @@ impl Files {
         self.write_whole(inode, &blocks, Writeback::Background, Cause::DeltaFold).inspect_err(|e| {
             if !matches!(e, Error::Fs(vfs::Error::NoSpace)) {
                 // Some slots may point at blocks that were not written, and their pages exist nowhere else.
-                self.health.fail_for_good(e);
+                self.ctx.health.fail_for_good(e);
             }
         })?;
-        self.counters.folded.fetch_add(blocks.len() as u64, Ordering::Relaxed);
+        self.ctx.counters.folded.fetch_add(blocks.len() as u64, Ordering::Relaxed);
         Ok(left)
     }
 
@@ -67,7 +67,7 @@ impl Files {
     /// Folds all deltas of an inode. Delta nodes stay, empty.
     pub(crate) fn fold_all(&self, inode: &Arc<Node>) -> Result<()> {
         self.fold_until(inode, u32::MAX)?;
-        let all: Vec<u64> = self.deltas(inode)?.blocks().collect();
+        let all: Vec<u64> = self.deltas.deltas(inode)?.blocks().collect();
         for some in all.chunks(BATCH) {
             if let Some((_, e)) = self.fold_what_can_be_read(inode, some)?.pop() {
                 return Err(e);
@@ -81,7 +81,7 @@ impl Files {
     fn in_the_way(&self, node: &Node, end: u32) -> Vec<Delta> {
         let bytes = node.read();
         let raw = RawInode::of(&bytes);
-        let Some(d) = raw.divide(self.sb.features).ok().filter(|d| d.zone > 0 && d.addressed() < end) else {
+        let Some(d) = raw.divide(self.ctx.sb.features).ok().filter(|d| d.zone > 0 && d.addressed() < end) else {
             return Vec::new();
         };
         let mut lacks = 4 * (end - d.addressed()) as usize;
@@ -97,17 +97,20 @@ impl Files {
     /// takes fewer blocks than writing their pages: no base is read, and no operation waits for the device. Other
     /// deltas are folded.
     pub(crate) fn make_way(&self, node: &Arc<Node>, end: u32) -> Result<()> {
-        if !self.may_hold_deltas() {
+        if !self.ctx.may_hold_deltas() {
             return Ok(());
         }
-        if self.options.delta && self.options.delta_places == Places::Both && !self.options.delta_study.is_of_others() {
+        if self.ctx.options.delta
+            && self.ctx.options.delta_places == Places::Both
+            && !self.ctx.options.delta_study.is_of_others()
+        {
             let leaving = self.in_the_way(node, end);
             // A first delta node costs two blocks: its own, and one with each fsync that changes only deltas.
-            let worth = if self.delta_root(node).is_some() { 1 } else { 3 };
+            let worth = if self.deltas.delta_root(node).is_some() { 1 } else { 3 };
             if leaving.len() >= worth {
                 let moved: Vec<(u64, Encoded)> = leaving.into_iter().map(|d| (d.block.into(), d.again())).collect();
-                let moved = self.move_deltas(node, &moved)?;
-                self.counters.deltas_moved.fetch_add(moved as u64, Ordering::Relaxed);
+                let moved = self.deltas.move_deltas(node, &moved)?;
+                self.ctx.counters.deltas_moved.fetch_add(moved as u64, Ordering::Relaxed);
             }
         }
         self.fold_until(node, end)
@@ -116,13 +119,13 @@ impl Files {
     /// Folds deltas of an inode, the oldest first (MedFS FAST'25, section 4.1.3, case 1), until the zone has room for
     /// addresses in the slots before `end`. A delta whose page cannot be read stays if the others free enough room.
     fn fold_until(&self, node: &Arc<Node>, end: u32) -> Result<()> {
-        if !self.may_hold_deltas() {
+        if !self.ctx.may_hold_deltas() {
             return Ok(());
         }
         let mut unread: Vec<(u64, Error)> = Vec::new();
         loop {
             let oldest = node.inode(|r: &RawInode| {
-                let d = r.divide(self.sb.features).ok().filter(|d| d.zone > 0 && d.addressed() < end)?;
+                let d = r.divide(self.ctx.sb.features).ok().filter(|d| d.zone > 0 && d.addressed() < end)?;
                 let left = |block: &u64| unread.iter().all(|(known, _)| known != block);
                 let entries = delta::entries(r, d).map(|e| (u64::from(e.slot), delta::HEADER + e.payload.len()));
                 let mut lacks = 4 * (end - d.addressed()) as usize;

@@ -17,7 +17,7 @@ impl Files {
             if !r.inline().contains(Inline::DATA) {
                 return Ok(None);
             }
-            Ok(Some(self.division(r)?.inline_area().len() as u64))
+            Ok(Some(self.nodes.division(r)?.inline_area().len() as u64))
         })
     }
 
@@ -37,7 +37,7 @@ impl Files {
     /// Reads inline contents.
     pub(crate) fn read_inline(&self, inode: &Inode, offset: u64, buf: &mut [u8]) -> Result<()> {
         let bytes = inode.node.read();
-        let area = &bytes[self.division(RawInode::of(&bytes))?.inline_area()];
+        let area = &bytes[self.nodes.division(RawInode::of(&bytes))?.inline_area()];
         let from = area.get(offset.min(area.len() as u64) as usize..).unwrap_or(&[]);
         let n = from.len().min(buf.len());
         buf[..n].copy_from_slice(&from[..n]);
@@ -47,8 +47,8 @@ impl Files {
 
     /// Changes inline contents. The range lies inside the area.
     pub(crate) fn write_inline(&self, inode: &Inode, offset: u64, data: &[u8]) -> Result<()> {
-        self.edit(&inode.node, |b| {
-            let area = self.division(RawInode::of(b))?.inline_area();
+        self.nodes.edit(&inode.node, |b| {
+            let area = self.nodes.division(RawInode::of(b))?.inline_area();
             let at = area.start + offset as usize;
             b[at..at + data.len()].copy_from_slice(data);
             let any = b[area].iter().any(|&x| x != 0);
@@ -64,23 +64,23 @@ impl Files {
         let mut page = Box::new([0u8; 4096]);
         self.read_inline(inode, 0, &mut page[..used])?;
         if used > 0 {
-            self.space.take(1)?;
-            self.space.unwritten_by(1);
+            self.nodes.space.take(1)?;
+            self.nodes.space.unwritten_by(1);
         }
-        self.edit(&inode.node, |b| -> Result<()> {
-            let area = self.division(RawInode::of(b))?.inline_area();
+        self.nodes.edit(&inode.node, |b| -> Result<()> {
+            let area = self.nodes.division(RawInode::of(b))?.inline_area();
             b[area].fill(0);
             let r = RawInode::of_mut(b);
             put_inline(r, Inline::DATA | Inline::DATA_EXIST, false);
             if used > 0 {
-                let d = self.division(r)?;
+                let d = self.nodes.division(r)?;
                 r.set_addr(d, 0, BlockAddr::NEW);
                 r.i_blocks = (r.i_blocks.get() + 1).into();
             }
             Ok(())
         })?;
         if used > 0 && content.pages.insert(0, page).is_none() {
-            inode.gained_dirty(self, 1);
+            inode.gained_dirty(&self.inodes, 1);
         }
         Ok(())
     }

@@ -60,13 +60,6 @@ pub struct Files {
     pub(crate) writers: Writers,
 }
 
-impl std::ops::Deref for Files {
-    type Target = Deltas;
-    fn deref(&self) -> &Deltas {
-        &self.deltas
-    }
-}
-
 /// Bytes in a block, as a file offset.
 pub(crate) const BLOCK: u64 = 4096;
 
@@ -79,7 +72,7 @@ impl Files {
     /// Reserves the holes among `count` blocks, as far as one node holds their addresses; returns how many blocks it
     /// checked, at least one.
     pub(crate) fn reserve_run(&self, node: &Arc<Node>, index: u64, count: u64) -> Result<u64> {
-        let p = self.make(node, index)?;
+        let p = self.nodes.make(node, index)?;
         let n = p.run().min(count);
         if Arc::ptr_eq(&p.node, node) {
             self.make_way(node, p.slot + n as u32)?;
@@ -89,21 +82,21 @@ impl Files {
         {
             let mut bytes = p.node.write();
             for k in 0..n as u32 {
-                if crate::node::map::addr_in(self, &p.node, &bytes, p.slot + k) != BlockAddr::NULL {
+                if crate::node::map::addr_in(&self.nodes, &p.node, &bytes, p.slot + k) != BlockAddr::NULL {
                     continue;
                 }
-                if let Err(e) = self.space.take(1) {
+                if let Err(e) = self.nodes.space.take(1) {
                     out = if k == 0 { Err(e) } else { Ok(k.into()) };
                     break;
                 }
-                set_addr_in(self, &p.node, &mut bytes, p.slot + k, BlockAddr::NEW);
+                set_addr_in(&self.nodes, &p.node, &mut bytes, p.slot + k, BlockAddr::NEW);
                 taken += 1;
             }
             if taken > 0 {
-                self.node_cache.mark_dirty(&p.node);
+                self.nodes.node_cache.mark_dirty(&p.node);
             }
         }
-        self.add_blocks(node, taken);
+        self.nodes.add_blocks(node, taken);
         out
     }
 
@@ -145,7 +138,7 @@ impl Files {
 
     /// Largest size of a file, in bytes.
     pub(crate) fn max_size(&self, inode: &Inode) -> Result<u64> {
-        Ok(inode.node.inode(|r| self.shape(r))?.max_blocks() * BLOCK)
+        Ok(inode.node.inode(|r| self.nodes.shape(r))?.max_blocks() * BLOCK)
     }
 
     pub(crate) fn checked_end(&self, inode: &Inode, offset: u64, len: u64) -> Result<u64> {

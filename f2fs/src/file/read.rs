@@ -87,7 +87,7 @@ impl Files {
         inside: usize,
         buf: &mut [u8],
     ) -> Result<usize> {
-        let place = match self.find(&inode.node, index)? {
+        let place = match self.nodes.find(&inode.node, index)? {
             Lookup::Hole(hole) => {
                 let blocks = hole.end.min(end) - index;
                 let n = ((blocks * BLOCK) as usize - inside).min(buf.len());
@@ -96,7 +96,7 @@ impl Files {
             }
             Lookup::At(p) => p,
         };
-        let known = self.deltas(&inode.node)?;
+        let known = self.deltas.deltas(&inode.node)?;
         let page = Page { inode: &inode.node, block: index, place: &place, index: &known };
         place.node.steady(|| self.read_run(page, end, inside, buf))
     }
@@ -108,8 +108,8 @@ impl Files {
         let noted = known.next(index);
         let first = {
             let bytes = place.node.read();
-            let first = addr_in(self, &place.node, &bytes, place.slot);
-            let in_zone = self.next_in_zone(&place.node, &bytes, place.slot);
+            let first = addr_in(&self.nodes, &place.node, &bytes, place.slot);
+            let in_zone = self.deltas.next_in_zone(&place.node, &bytes, place.slot);
             let delta = in_zone.map(|slot| index + u64::from(slot - place.slot)).into_iter().chain(noted).min();
             if first != BlockAddr::NULL && delta == Some(index) {
                 drop(bytes);
@@ -118,7 +118,7 @@ impl Files {
             let whole = delta.map_or(u64::MAX, |block| (block - index).max(1));
             let most = place.run().min(end - index).min(whole);
             while run < most {
-                let a = addr_in(self, &place.node, &bytes, place.slot + run as u32);
+                let a = addr_in(&self.nodes, &place.node, &bytes, place.slot + run as u32);
                 let follows = if first.is_real() { a == first.plus(run as u32) } else { !a.is_real() };
                 if !follows {
                     break;
@@ -132,15 +132,15 @@ impl Files {
             buf[..n].fill(0);
             return Ok(n);
         }
-        self.check_data_addr(first.plus(run as u32 - 1), inode.ino, index)?;
-        self.check_data_addr(first, inode.ino, index)?;
+        self.ctx.check_data_addr(first.plus(run as u32 - 1), inode.ino, index)?;
+        self.ctx.check_data_addr(first, inode.ino, index)?;
         let tag = Cause::UserData.of(inode.ino);
         if inside == 0 && n >= 4096 {
             let whole = n / 4096 * 4096;
-            self.dev.read(Lba(first.0.into()), &mut buf[..whole], tag)?;
+            self.ctx.dev.read(Lba(first.0.into()), &mut buf[..whole], tag)?;
             return Ok(whole);
         }
-        let block = self.read_block(first, tag)?;
+        let block = self.ctx.read_block(first, tag)?;
         let n = n.min(4096 - inside);
         buf[..n].copy_from_slice(&block[inside..inside + n]);
         Ok(n)
@@ -148,7 +148,7 @@ impl Files {
 
     /// Reads from one page that has a delta.
     fn read_stored(&self, page: Page<'_>, inside: usize, buf: &mut [u8]) -> Result<usize> {
-        let page = self.stored_page(page, Cause::UserData)?.unwrap_or_else(|| Box::new([0; 4096]));
+        let page = self.deltas.stored_page(page, Cause::UserData)?.unwrap_or_else(|| Box::new([0; 4096]));
         let n = buf.len().min(4096 - inside);
         buf[..n].copy_from_slice(&page[inside..inside + n]);
         Ok(n)
@@ -159,7 +159,7 @@ impl Files {
         if let Some(p) = content.pages.get(&index) {
             return Ok(Some(p.clone()));
         }
-        self.load_stored(inode, index)
+        self.deltas.load_stored(inode, index)
     }
 
     /// `SEEK_DATA` and `SEEK_HOLE`. Reserved blocks are holes. A long search releases the inode's lock now and then;
@@ -174,7 +174,7 @@ impl Files {
                 return Err(vfs::Error::PastEnd.into());
             }
             let clusters = self.clusters(inode)?;
-            let noted = self.deltas(&inode.node)?;
+            let noted = self.deltas.deltas(&inode.node)?;
             if let Some(room) = self.inline_room(inode)? {
                 self.check_inline_size(inode, room)?;
                 return Ok(if what == Seek::Data { offset } else { size });
@@ -190,7 +190,7 @@ impl Files {
                         Seek::Hole => Ok(size),
                     };
                 }
-                let (stretch, place) = self.stretch(&inode.node, at)?;
+                let (stretch, place) = self.nodes.stretch(&inode.node, at)?;
                 let here = at..end.min(stretch.end);
                 at = here.end;
                 let place = place.as_ref().map(|p| (p, stretch.start));
@@ -219,7 +219,7 @@ impl Files {
             };
         };
         let bytes = place.node.read();
-        let addr = |slot| addr_in(self, &place.node, &bytes, slot);
+        let addr = |slot| addr_in(&self.nodes, &place.node, &bytes, slot);
         let is_data = |block: u64| {
             let slot = place.slot + (block - first) as u32;
             addr(slot).is_real()

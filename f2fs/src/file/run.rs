@@ -35,8 +35,11 @@ impl<'p> Run<'p> {
     }
     pub(super) fn write(&mut self, vol: &Files, tag: Tag) -> Result<()> {
         if !self.parts.is_empty() {
-            vol.place(self.start, self.parts.len() as u32, tag.cause);
-            vol.dev.write_gather(Lba(self.start.0.into()), &self.parts, tag).inspect_err(|_| vol.left_a_gap())?;
+            vol.logs.place(self.start, self.parts.len() as u32, tag.cause);
+            vol.ctx
+                .dev
+                .write_gather(Lba(self.start.0.into()), &self.parts, tag)
+                .inspect_err(|_| vol.logs.left_a_gap())?;
             self.parts.clear();
         }
         Ok(())

@@ -119,7 +119,7 @@ impl Files {
                     self.clear_tail(inode, content, size)?;
                 }
                 let moves = self.next_moves(inode, content, &mut rest, way, &mut stretches)?;
-                self.edit_inode(&inode.node, |r| r.i_size = grown.into());
+                self.nodes.edit_inode(&inode.node, |r| r.i_size = grown.into());
                 self.carry_out(held, inode, content, moves)
             })?;
         }
@@ -139,7 +139,7 @@ impl Files {
             // The inode holds the addresses of all blocks; the first step creates the only node needed.
             return Ok(());
         }
-        let direct = inode.node.inode(|r| self.division(r))?.direct_slots();
+        let direct = inode.node.inode(|r| self.nodes.division(r))?.direct_slots();
         // Count missing direct nodes and all indirect nodes above them; targets come in order.
         let (mut at, mut nodes, mut last) = (blocks.start, [0u64; 2], [None; 2]);
         while at < blocks.end {
@@ -147,7 +147,7 @@ impl Files {
             for _ in 0..LOOKED {
                 let ends = self.ends(inode, &content, &mut at, blocks.end)?;
                 for target in ends.into_iter().flatten().map(|block| way.target(block)) {
-                    if matches!(self.find(&inode.node, target)?, Lookup::At(_)) {
+                    if matches!(self.nodes.find(&inode.node, target)?, Lookup::At(_)) {
                         continue;
                     }
                     let path = node::path(target, direct).ok_or(vfs::Error::TooBig)?;
@@ -164,7 +164,7 @@ impl Files {
         }
         // Plus the double indirect node.
         let need = nodes[0] + nodes[1] + 1;
-        if self.space.valid_blocks() + need > self.space.user_blocks() {
+        if self.nodes.space.valid_blocks() + need > self.nodes.space.user_blocks() {
             return Err(Error::no_space());
         }
         let mut at = blocks.start;
@@ -172,7 +172,7 @@ impl Files {
             self.step(volume, inode, what, |_, content| {
                 for _ in 0..STEP {
                     for block in self.ends(inode, content, &mut at, blocks.end)?.into_iter().flatten() {
-                        self.make(&inode.node, way.target(block))?;
+                        self.nodes.make(&inode.node, way.target(block))?;
                     }
                 }
                 Ok(())
@@ -187,7 +187,7 @@ impl Files {
         if *at >= end {
             return Ok([None; 2]);
         }
-        let (stretch, place) = self.stretch(&inode.node, *at)?;
+        let (stretch, place) = self.nodes.stretch(&inode.node, *at)?;
         let here = *at..end.min(stretch.end);
         let there = self.blocks_there(content, here.clone(), place.as_ref().map(|p| (p, stretch.start)));
         *at = here.end;
@@ -203,7 +203,8 @@ impl Files {
         let bytes = place.node.read();
         let slot = |block: u64| place.slot + (block - first) as u32;
         let there = |block: &u64| {
-            addr_in(self, &place.node, &bytes, slot(*block)) != BlockAddr::NULL || content.pages.contains_key(block)
+            addr_in(&self.nodes, &place.node, &bytes, slot(*block)) != BlockAddr::NULL
+                || content.pages.contains_key(block)
         };
         here.filter(there).collect()
     }
@@ -223,7 +224,7 @@ impl Files {
         while !left.is_empty() && *stretches > 0 && moves.len() < MOVED {
             *stretches -= 1;
             let at = if matches!(way, Way::Down(_)) { left.start } else { left.end - 1 };
-            let (stretch, place) = self.stretch(&inode.node, at)?;
+            let (stretch, place) = self.nodes.stretch(&inode.node, at)?;
             let here = left.start.max(stretch.start)..left.end.min(stretch.end);
             let place = place.as_ref().map(|p| (p, stretch.start));
             let mut there = self.blocks_there(content, here.clone(), place);
@@ -247,10 +248,10 @@ impl Files {
     }
 
     fn plan(&self, inode: &Arc<Inode>, content: &Content, from: u64, to: u64) -> Result<Move> {
-        let source = self.make(&inode.node, from)?;
-        let target = self.make(&inode.node, to)?;
-        let on_device = !content.pages.contains_key(&from) && source.addr(self, source.slot).is_real();
-        let stored = if on_device { self.load_stored(inode, from)? } else { None };
+        let source = self.nodes.make(&inode.node, from)?;
+        let target = self.nodes.make(&inode.node, to)?;
+        let on_device = !content.pages.contains_key(&from) && source.addr(&self.nodes, source.slot).is_real();
+        let stored = if on_device { self.deltas.load_stored(inode, from)? } else { None };
         Ok(Move { from, to, source, target, stored })
     }
 
@@ -266,8 +267,8 @@ impl Files {
                 content.pages.insert(to, page);
             }
             match (usize::from(content.pages.contains_key(&to)), was_dirty) {
-                (now, was) if now > was => inode.gained_dirty(self, now - was),
-                (now, was) => inode.lost_dirty(self, was - now),
+                (now, was) if now > was => inode.gained_dirty(&self.inodes, now - was),
+                (now, was) => inode.lost_dirty(&self.inodes, was - now),
             }
         }
         or_wait(self.write_back(held, inode, content, Writeback::Background)).map(drop)

@@ -40,11 +40,11 @@ impl Files {
         loop {
             let change = volume.begin_modest()?;
             let mut content = inode.content.write();
-            self.check_there(inode)?;
+            self.inodes.check_there(inode)?;
             check()?;
             let done = self.truncate_some(&change, inode, &mut content, size)?;
-            let now = self.now();
-            self.edit_inode(&inode.node, |r| touch(r, Touch::Modified, now));
+            let now = self.ctx.now();
+            self.nodes.edit_inode(&inode.node, |r| touch(r, Touch::Modified, now));
             if done {
                 return Ok(());
             }
@@ -67,7 +67,7 @@ impl Files {
                     let gone = vec![0; (old.min(room) - size) as usize];
                     self.write_inline(inode, size, &gone)?;
                 }
-                self.edit_inode(&inode.node, |r| r.i_size = size.into());
+                self.nodes.edit_inode(&inode.node, |r| r.i_size = size.into());
                 return Ok(true);
             }
             self.leave_inline(inode, content)?;
@@ -75,7 +75,7 @@ impl Files {
         if size > old {
             // Blocks reserved behind the end stay, even those behind the new end.
             self.clear_tail(inode, content, old)?;
-            self.edit_inode(&inode.node, |r| r.i_size = size.into());
+            self.nodes.edit_inode(&inode.node, |r| r.i_size = size.into());
             return Ok(true);
         }
         let last = self.needed_blocks(inode, size)?;
@@ -86,10 +86,10 @@ impl Files {
         }
         content.frames.take_ahead();
         let gone = content.pages.split_off(&first).len();
-        inode.lost_dirty(self, gone);
+        inode.lost_dirty(&self.inodes, gone);
         let kept = if self.has_room_ahead() { KeptPages::Stay } else { KeptPages::Go };
         self.free_from(&inode.node, first, kept)?;
-        self.edit_inode(&inode.node, |r| match done {
+        self.nodes.edit_inode(&inode.node, |r| match done {
             true => {
                 r.i_size = size.into();
                 put_advise(r, Advise::KEEP_SIZE, false);

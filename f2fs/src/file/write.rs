@@ -84,7 +84,7 @@ impl Files {
                 Err(e) => return Err(e),
             };
             let mut content = inode.content.write();
-            self.check_there(inode)?;
+            self.inodes.check_there(inode)?;
             let whole = &data[done..done + n];
             let there = self
                 .check_plain(inode)
@@ -116,8 +116,8 @@ impl Files {
                 Err(_) if done > 0 => break,
                 Err(e) => return Err(e),
             };
-            let now = self.now();
-            self.edit_inode(&inode.node, |r| {
+            let now = self.ctx.now();
+            self.nodes.edit_inode(&inode.node, |r| {
                 if !from_cache {
                     touch(r, Touch::Modified, now);
                 }
@@ -133,7 +133,7 @@ impl Files {
                 break; // the rest does not fit
             }
         }
-        self.counters.user_bytes.fetch_add(done as u64, Ordering::Relaxed);
+        self.ctx.counters.user_bytes.fetch_add(done as u64, Ordering::Relaxed);
         Ok(done)
     }
 
@@ -177,13 +177,13 @@ impl Files {
         let end = self.checked_end(inode, offset, data.len() as u64)?;
         // If its deltas cannot be found, the contents could not be written back either, and would stop every
         // checkpoint.
-        self.deltas(&inode.node)?;
+        self.deltas.deltas(&inode.node)?;
         let size = inode.size();
         if let Some(room) = self.inline_room(inode)? {
             if end <= room {
                 self.write_inline(inode, offset, data)?;
                 if end > size {
-                    self.edit_inode(&inode.node, |r| r.i_size = end.into());
+                    self.nodes.edit_inode(&inode.node, |r| r.i_size = end.into());
                 }
                 return Ok(data.len());
             }
@@ -194,7 +194,7 @@ impl Files {
         }
         let (n, out) = self.write_pages(inode, content, offset, data, size);
         if n > 0 && offset + n as u64 > size {
-            self.edit_inode(&inode.node, |r| r.i_size = (offset + n as u64).into());
+            self.nodes.edit_inode(&inode.node, |r| r.i_size = (offset + n as u64).into());
         }
         match out {
             Err(e) if n == 0 => Err(e),
@@ -230,7 +230,7 @@ impl Files {
         let blocks = &blocks[..roomy];
         let end = (first + roomy as u64) * BLOCK;
         if end > size {
-            self.edit_inode(&inode.node, |r| r.i_size = end.into());
+            self.nodes.edit_inode(&inode.node, |r| r.i_size = end.into());
         }
         let out = self.write_out(inode, content, first, blocks);
         if out.is_err() {
@@ -238,7 +238,7 @@ impl Files {
             for (index, block) in (first..).zip(blocks) {
                 fresh += usize::from(content.pages.insert(index, Box::new(*block)).is_none());
             }
-            inode.gained_dirty(self, fresh);
+            inode.gained_dirty(&self.inodes, fresh);
         }
         or_wait(out).map(|()| roomy * BLOCK as usize)
     }
@@ -287,7 +287,7 @@ impl Files {
                 // OK to unwrap: `piece` is exactly one block long here.
                 Box::<format::Block>::new(piece.try_into().unwrap())
             } else {
-                let old = if index * BLOCK < size { self.load_stored(inode, index) } else { Ok(None) };
+                let old = if index * BLOCK < size { self.deltas.load_stored(inode, index) } else { Ok(None) };
                 match old {
                     Ok(old) => {
                         let mut p = old.unwrap_or_else(|| Box::new([0; 4096]));
@@ -314,7 +314,7 @@ impl Files {
             fresh += 1;
             done += n;
         };
-        inode.gained_dirty(self, fresh);
+        inode.gained_dirty(&self.inodes, fresh);
         if grown && out.is_ok() {
             self.grow_ahead(inode, content, (offset + data.len() as u64).div_ceil(BLOCK));
         }
@@ -323,7 +323,7 @@ impl Files {
 
     /// True if there is space to preallocate for logs.
     pub(super) fn has_room_ahead(&self) -> bool {
-        self.options.delta && self.space.user_blocks().saturating_sub(self.space.valid_blocks()) > ROOMY
+        self.ctx.options.delta && self.nodes.space.user_blocks().saturating_sub(self.nodes.space.valid_blocks()) > ROOMY
     }
 
     /// Preallocates blocks for a log that grew up to block `end`, so that its inode need not be written for each
@@ -332,30 +332,30 @@ impl Files {
         if !content.frames.has_records() || !self.has_room_ahead() || end * BLOCK <= inode.size() {
             return;
         }
-        let Ok(Lookup::At(place)) = self.find(&inode.node, end) else { return };
-        if place.addr(self, place.slot) != BlockAddr::NULL {
+        let Ok(Lookup::At(place)) = self.nodes.find(&inode.node, end) else { return };
+        if place.addr(&self.nodes, place.slot) != BlockAddr::NULL {
             return;
         }
         let free = match Arc::ptr_eq(&place.node, &inode.node) {
             // Up to the zone of deltas, which does not shrink for this.
-            true => inode.node.inode(|r| r.divide(self.sb.features).map_or(0, |d| d.addressed())),
+            true => inode.node.inode(|r| r.divide(self.ctx.sb.features).map_or(0, |d| d.addressed())),
             false => place.slots,
         };
         // Blocks that a user reserved behind the end are not used.
-        let holes = (place.slot..free).take_while(|slot| place.addr(self, *slot) == BlockAddr::NULL);
+        let holes = (place.slot..free).take_while(|slot| place.addr(&self.nodes, *slot) == BlockAddr::NULL);
         let count = holes.take(AHEAD as usize).count() as u64;
         if count > 0
             && let Ok(n) = self.reserve_run(&inode.node, end, count)
         {
             content.frames.got_ahead(end..end + n);
-            self.edit_inode(&inode.node, |r| put_advise(r, Advise::KEEP_SIZE, true));
+            self.nodes.edit_inode(&inode.node, |r| put_advise(r, Advise::KEEP_SIZE, true));
         }
     }
 
     /// Frees preallocated blocks that logs in memory have not grown into. Not when they are closed: SQLite closes a
     /// persistent journal after each transaction. The caller prevents all changes.
     pub(crate) fn give_back_ahead(&self, _alone: &mut PackState) -> Result<()> {
-        for inode in self.inode_table.of_kind(vfs::FileKind::Regular) {
+        for inode in self.inodes.inode_table.of_kind(vfs::FileKind::Regular) {
             let mut content = inode.content.write();
             let Some(ahead) = content.frames.take_ahead() else { continue };
             if self.clusters(&inode)?.is_some() || inode.node.inode(|r| r.i_links.get()) == 0 {
@@ -373,10 +373,10 @@ impl Files {
     /// Reserves blocks from `index` on; returns how many, at least one.
     fn room_for(&self, inode: &Arc<Inode>, index: u64, want: u64) -> Result<u64> {
         // An overwrite needs no reservation: check this before any change.
-        if let Lookup::At(p) = self.find(&inode.node, index)? {
+        if let Lookup::At(p) = self.nodes.find(&inode.node, index)? {
             let bytes = p.node.read();
             let slots = p.slot..p.slot + p.run().min(want) as u32;
-            let held = slots.take_while(|&slot| addr_in(self, &p.node, &bytes, slot) != BlockAddr::NULL).count();
+            let held = slots.take_while(|&slot| addr_in(&self.nodes, &p.node, &bytes, slot) != BlockAddr::NULL).count();
             if held > 0 {
                 return Ok(held as u64);
             }
@@ -395,11 +395,11 @@ impl Files {
             p[inside..].fill(0);
             return Ok(());
         }
-        let Some(mut p) = self.load_stored(inode, index)? else { return Ok(()) };
+        let Some(mut p) = self.deltas.load_stored(inode, index)? else { return Ok(()) };
         if p[inside..].iter().any(|&b| b != 0) {
             p[inside..].fill(0);
             content.pages.insert(index, p);
-            inode.gained_dirty(self, 1);
+            inode.gained_dirty(&self.inodes, 1);
         }
         Ok(())
     }

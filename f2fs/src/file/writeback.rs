@@ -71,7 +71,7 @@ impl Files {
             self.write_whole(&inode.node, &dirty, why, Cause::Directory)?;
             let n = dirty.len();
             content.dir.values_mut().for_each(|b| b.dirty = false);
-            inode.lost_dirty(self, n);
+            inode.lost_dirty(&self.inodes, n);
             Ok(true)
         } else if let Some(method) = self.clusters(inode)? {
             self.write_clusters(held, inode, content, method, Which::All, Pack::Mount)
@@ -81,27 +81,27 @@ impl Files {
             // A checkpoint makes all operations wait, so it reads few bases.
             let most = if why == Writeback::Background { FEW } else { BATCH };
             let plan = match dirty.len() < most {
-                true => self.plan_deltas(inode, (luck, frames), &dirty, why)?,
+                true => self.deltas.plan_deltas(inode, (luck, frames), &dirty, why)?,
                 // Many dirty pages: skip the search for small changes.
                 false => Plan::default(),
             };
-            if let Some(bases) = &self.bases {
+            if let Some(bases) = &self.deltas.bases {
                 bases.estrange(inode.ino, luck.is_lost());
             }
             if !plan.fold.is_empty() {
                 or_wait(self.fold(&inode.node, &plan.fold))?;
             }
-            let mut noted = self.note_deltas(&inode.node, &plan.noted)?;
+            let mut noted = self.deltas.note_deltas(&inode.node, &plan.noted)?;
             if noted.len() < plan.noted.len() {
                 frames.found_no_room();
             }
-            noted.extend(self.note_deltas(&inode.node, &plan.packed)?);
+            noted.extend(self.deltas.note_deltas(&inode.node, &plan.packed)?);
             let rest: Vec<(u64, &Block)> = dirty.into_iter().filter(|(i, _)| !noted.contains(i)).collect();
             let (n, out) = self.write_blocks(&inode.node, &rest, &plan.deltas, why, Cause::UserData);
             let first_left = rest.get(n).map(|(i, _)| *i);
             let before = pages.len();
             pages.retain(|i, _| first_left.is_some_and(|first| *i >= first) && !noted.contains(i));
-            inode.lost_dirty(self, before - pages.len());
+            inode.lost_dirty(&self.inodes, before - pages.len());
             Ok(out? || !plan.fold.is_empty())
         }
     }
@@ -132,7 +132,7 @@ impl Files {
         self.write_whole(&inode.node, &all, Writeback::Background, Cause::UserData)?;
         let n = content.pages.len();
         content.pages.clear();
-        inode.lost_dirty(self, n);
+        inode.lost_dirty(&self.inodes, n);
         Ok(())
     }
 
@@ -157,7 +157,7 @@ impl Files {
         why: Writeback,
         cause: Cause,
     ) -> (usize, Result<bool>) {
-        let known = match self.deltas(node) {
+        let known = match self.deltas.deltas(node) {
             Ok(known) => known,
             Err(e) => return (0, Err(e)),
         };
@@ -167,9 +167,9 @@ impl Files {
         if given.iter().any(|(block, _)| known.has(*block)) {
             let is_given = |block| given.binary_search_by_key(&block, |(index, _)| *index).is_ok();
             // OK to report instead of another error: the placed blocks are correct, but the file is not.
-            out = self.delta_nodes(node).map(|nodes| self.drop_noted(&nodes, is_given)).and(out);
+            out = self.deltas.delta_nodes(node).map(|nodes| self.deltas.drop_noted(&nodes, is_given)).and(out);
         }
-        if done.in_place && self.may_hold_deltas() {
+        if done.in_place && self.ctx.may_hold_deltas() {
             // Only now that the device has the blocks: a flush that completed earlier, and clears this note, does not
             // cover them.
             self.promises.overwrote(node.ino);
@@ -193,18 +193,18 @@ impl Files {
         let (log, stay, ahead) = inode.inode(|r| {
             let log = data_log(r, dirty.len());
             // Preallocated blocks are written out of order, and the unused ones are holes.
-            let none = cause == Cause::Directory || self.options.mode == Mode::Lfs;
-            let ahead = if none { None } else { prealloc::ahead(r, log, self.options.prealloc) };
-            (log, in_place(r, dirty.len(), why, self.options.in_place_blocks, self.options.mode), ahead)
+            let none = cause == Cause::Directory || self.ctx.options.mode == Mode::Lfs;
+            let ahead = if none { None } else { prealloc::ahead(r, log, self.ctx.options.prealloc) };
+            (log, in_place(r, dirty.len(), why, self.ctx.options.in_place_blocks, self.ctx.options.mode), ahead)
         });
         let tag = cause.of(Ino(inode.ino.0));
-        let age = self.mounted_seconds();
-        let _order = self.in_order();
+        let age = self.ctx.mounted_seconds();
+        let _order = self.logs.in_order();
         let mut run = Run::default();
-        self.seg.lock().tally.begin_request();
+        self.logs.seg.lock().tally.begin_request();
         let mut rest = dirty;
         while let Some(&(first, _)) = rest.first() {
-            let place = match self.make(inode, first) {
+            let place = match self.nodes.make(inode, first) {
                 Ok(place) => place,
                 Err(e) => return run.write(self, tag).and(Err(e)),
             };
@@ -212,7 +212,7 @@ impl Files {
             let here = rest.partition_point(|(i, _)| *i < covered);
             let (now, later) = rest.split_at(here);
             rest = later;
-            let version = match self.nat.get(place.node.nid) {
+            let version = match self.nodes.nat.get(place.node.nid) {
                 Ok(entry) => entry.version,
                 Err(e) => return run.write(self, tag).and(Err(e)),
             };
@@ -222,14 +222,14 @@ impl Files {
             let (mut moved, mut in_zone) = (false, 0);
             {
                 let mut bytes = place.node.write();
-                let mut seg = self.seg.lock();
+                let mut seg = self.logs.seg.lock();
                 for &(index, block) in now {
                     let slot = place.slot + (index - first) as u32;
-                    let old = addr_in(self, &place.node, &bytes, slot);
+                    let old = addr_in(&self.nodes, &place.node, &bytes, slot);
                     if old.is_real() {
-                        out = self.check_data_addr(old, inode.ino, index);
+                        out = self.ctx.check_data_addr(old, inode.ino, index);
                     } else if old == BlockAddr::NULL {
-                        out = self.space.take(1);
+                        out = self.nodes.space.take(1);
                         reserved += i64::from(out.is_ok());
                     }
                     if out.is_err() {
@@ -237,15 +237,15 @@ impl Files {
                     }
                     if old.is_real()
                         && let Some(delta) = deltas.get(&index)
-                        && self.put_delta(&place.node, &mut bytes, &delta.entry(slot))
+                        && self.deltas.put_delta(&place.node, &mut bytes, &delta.entry(slot))
                     {
                         in_zone += 1;
                         continue;
                     }
                     // The inode on the device may need the block as base of a delta.
-                    let is_base = known.has(index) || self.is_in_zone(&place.node, &bytes, slot);
+                    let is_base = known.has(index) || self.deltas.is_in_zone(&place.node, &bytes, slot);
                     if stay && old.is_real() && !is_base {
-                        self.counters.in_place.fetch_add(1, Ordering::Relaxed);
+                        self.ctx.counters.in_place.fetch_add(1, Ordering::Relaxed);
                         done.in_place = true;
                         placed.push((old, block));
                         continue;
@@ -260,13 +260,13 @@ impl Files {
                     let got = set_aside.and_then(|p| p.map_or_else(|| seg.allocate(log, owner, old, age), Ok));
                     match got {
                         Ok(p) => {
-                            set_addr_in(self, &place.node, &mut bytes, slot, p.addr);
+                            set_addr_in(&self.nodes, &place.node, &mut bytes, slot, p.addr);
                             moved = true;
                             placed.push((p.addr, block));
                         }
                         Err(e) => {
                             if old == BlockAddr::NULL {
-                                self.space.give(1);
+                                self.nodes.space.give(1);
                                 reserved -= 1;
                             }
                             out = Err(e);
@@ -275,16 +275,16 @@ impl Files {
                     }
                 }
                 if moved || in_zone > 0 {
-                    self.node_cache.mark_dirty(&place.node);
+                    self.nodes.node_cache.mark_dirty(&place.node);
                 }
             }
             // The device write needs no lock that other threads need: they cannot see the new addresses before the
             // inode's lock is released.
-            self.add_blocks(inode, reserved);
+            self.nodes.add_blocks(inode, reserved);
             done.given += placed.len() + in_zone;
             done.anew |= moved;
             if moved {
-                self.forget_extent(inode);
+                self.nodes.forget_extent(inode);
             }
             for (addr, block) in placed {
                 run.push(self, addr, block, tag)?;
@@ -301,38 +301,38 @@ impl Files {
     /// are left. `alone` proves that no other thread makes changes meanwhile, so no holder of an inode's lock can be
     /// waiting for this call.
     pub(crate) fn flush_all_contents(&self, alone: &mut PackState) -> Result<u64> {
-        let dirty: Vec<Arc<Inode>> = self.inode_table.dirty.lock().values().cloned().collect();
+        let dirty: Vec<Arc<Inode>> = self.inodes.inode_table.dirty.lock().values().cloned().collect();
         // Directories and nodes must be placed in any case.
-        let (files, dirs): (Vec<_>, Vec<_>) = match self.seg.lock().are_files_last() {
+        let (files, dirs): (Vec<_>, Vec<_>) = match self.logs.seg.lock().are_files_last() {
             true => dirty.into_iter().partition(|i| i.kind != FileKind::Directory),
             false => (Vec::new(), dirty),
         };
         for inode in dirs.iter().chain(&files) {
-            if inode.kind != FileKind::Directory && self.seg.lock().must_files_wait() {
+            if inode.kind != FileKind::Directory && self.logs.seg.lock().must_files_wait() {
                 continue;
             }
             let mut content = inode.content.write();
             let written = self.write_back(alone, inode, &mut content, Writeback::Background);
             if inode.kind == FileKind::Directory { written } else { or_wait(written) }?;
         }
-        Ok(self.pressure.data.load(Ordering::Relaxed))
+        Ok(self.logs.pressure.data.load(Ordering::Relaxed))
     }
 
     /// Drops an inode's contents from memory, written or not.
     pub(crate) fn drop_contents(&self, inode: &Arc<Inode>, content: &mut Content) {
         let n = inode.dirty.load(Ordering::Acquire);
         content.pages.clear();
-        self.inode_table.dir_blocks.fetch_sub(content.dir.len() as u64, Ordering::Relaxed);
+        self.inodes.inode_table.dir_blocks.fetch_sub(content.dir.len() as u64, Ordering::Relaxed);
         content.dir.clear();
-        inode.lost_dirty(self, n);
+        inode.lost_dirty(&self.inodes, n);
     }
 
     /// Makes room for more dirty contents: above the limit, writes this inode's, then those of other unlocked inodes.
     /// Contents for which the log has no space stay dirty. If the device refuses another inode's contents, that inode's
     /// users get the error, not this caller. The caller holds the inode's lock exclusively.
     pub(crate) fn limit_dirty(&self, held: &PackState, inode: &Arc<Inode>, content: &mut Content) -> Result<()> {
-        let limit = self.options.dirty_limit as u64;
-        let over = || self.pressure.data.load(Ordering::Relaxed) > limit;
+        let limit = self.ctx.options.dirty_limit as u64;
+        let over = || self.logs.pressure.data.load(Ordering::Relaxed) > limit;
         if !over() {
             return Ok(());
         }
@@ -341,7 +341,7 @@ impl Files {
             or_wait(self.write_back(held, inode, content, Writeback::Background))?;
         }
         while over() {
-            let others: Vec<Arc<Inode>> = self.inode_table.dirty.lock().values().cloned().collect();
+            let others: Vec<Arc<Inode>> = self.inodes.inode_table.dirty.lock().values().cloned().collect();
             let mut progress = false;
             for other in others.iter().filter(|o| o.ino != inode.ino && o.kind != FileKind::Directory) {
                 // Waiting for the lock could deadlock with a thread that waits for this inode.

@@ -37,13 +37,13 @@ impl Volume {
             let change = self.begin_modest()?;
             // No name in the directory changes meanwhile.
             let _content = dir.content.read();
-            if !self.nat.since_checkpoint(dir.ino.nid()).checkpointed || !self.take_steps(&change, dir.ino)? {
+            if !self.nodes.nat.since_checkpoint(dir.ino.nid()).checkpointed || !self.take_steps(&change, dir.ino)? {
                 return Ok(false);
             }
         }
         if !self.promises.names.lock().is_durable(dir.ino) {
             // A writer to the chain holds `node_io` until the device has the node: the flush must not run earlier.
-            drop(self.node_io.lock());
+            drop(self.nodes.node_io.lock());
             self.flush_for(dir.ino)?;
         }
         Ok(true)
@@ -52,11 +52,11 @@ impl Volume {
     /// True if the checkpoint has the directory, and roll-forward restores its names from durable state.
     fn is_as_promised(&self, dir: &Inode) -> bool {
         // A checkpoint in progress counts as written before it is durable.
-        let _cp = self.cp.read();
+        let _cp = self.ctx.cp.read();
         let names = self.promises.names.lock();
         let agrees = names.next(dir.ino) == Step::Nothing && names.is_durable(dir.ino);
         drop(names);
-        agrees && self.nat.since_checkpoint(dir.ino.nid()).checkpointed
+        agrees && self.nodes.nat.since_checkpoint(dir.ino.nid()).checkpointed
     }
 
     fn take_steps(&self, change: &Change<'_>, dir: Ino) -> Result<bool> {
@@ -78,7 +78,7 @@ impl Volume {
     /// Writes a new file as its fsync would, so that the chain has its present name; false if only a checkpoint makes
     /// that durable. The device is not flushed. The caller may hold locks of directories.
     pub(super) fn put_name(&self, change: &Change<'_>, ino: Ino) -> Result<bool> {
-        let inode = self.inode(ino)?;
+        let inode = self.inodes.inode(ino)?;
         if inode.kind != FileKind::Regular {
             return Ok(false);
         }
@@ -107,23 +107,23 @@ impl Volume {
     /// The checksum stays valid for the block with its marks; by it, JouleFS's roll-forward distinguishes the block
     /// from a torn one (Linux does not check it there). So only the last sector changes.
     fn withdraw(&self, ino: Ino) -> Result<bool> {
-        let _order = self.node_io.lock();
+        let _order = self.nodes.node_io.lock();
         let addr = self.promises.names.lock().withdrawable(ino);
         // Another thread was first.
         let Some(addr) = addr else { return Ok(true) };
-        if self.options.mode == Mode::Lfs {
+        if self.ctx.options.mode == Mode::Lfs {
             return Ok(false);
         }
         let tag = Cause::FsyncNode.of(ino);
-        let Ok(mut block) = self.read_block(addr, tag) else { return Ok(false) };
+        let Ok(mut block) = self.ctx.read_block(addr, tag) else { return Ok(false) };
         let f = node::footer(&block);
-        let written = Footer { fsync: true, dentry: true, cp_ver: self.cp_ver(), ..f };
+        let written = Footer { fsync: true, dentry: true, cp_ver: self.ctx.cp_ver(), ..f };
         if (f.nid, f) != (ino.nid(), written) {
             return Ok(false);
         }
         node::set_footer(&mut block, &Footer { fsync: false, dentry: false, ..f });
-        self.place(addr, 1, tag.cause);
-        self.dev.write(Lba(addr.0.into()), &*block, tag)?;
+        self.logs.place(addr, 1, tag.cause);
+        self.ctx.dev.write(Lba(addr.0.into()), &*block, tag)?;
         let mut names = self.promises.names.lock();
         names.withdrawn(ino);
         names.landed();
@@ -133,6 +133,6 @@ impl Volume {
 
     /// True if the checkpoint does not contain an inode. Only then may the chain name it.
     pub(super) fn is_new(&self, ino: Ino) -> bool {
-        !self.nat.since_checkpoint(ino.nid()).checkpointed
+        !self.nodes.nat.since_checkpoint(ino.nid()).checkpointed
     }
 }

@@ -45,19 +45,19 @@ impl Volume {
     /// Vouches for an inode if this is its place both now and in the checkpoint.
     fn confirm(&self, inode: &Inode, place: &Sighting) -> Result<bool> {
         check_name(&place.name)?;
-        let dir = self.inode(place.dir)?;
+        let dir = self.inodes.inode(place.dir)?;
         if dir.kind != FileKind::Directory {
             return Ok(false);
         }
         let mut content = dir.content.write();
-        let spelled = (&*place.name, self.naming(&dir).hash(&place.name));
-        let is_there = self.find_exact(&dir, &mut content, spelled)?.is_some_and(|f| f.ino == inode.ino);
+        let spelled = (&*place.name, self.names.naming(&dir).hash(&place.name));
+        let is_there = self.names.find_exact(&dir, &mut content, spelled)?.is_some_and(|f| f.ino == inode.ino);
         let is_durable = self.promises.names.lock().is_untouched(dir.ino, &place.name);
         if !is_there || !is_durable || !inode.node.inode(is_unsure) {
             return Ok(false);
         }
         if inode.node.inode(Sighting::recorded) != *place {
-            self.set_place(inode, &dir, &place.name);
+            self.names.set_place(inode, &dir, &place.name);
         }
         self.promises.vouch_for_place(inode.ino);
         Ok(true)

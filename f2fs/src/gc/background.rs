@@ -29,16 +29,16 @@ const WAITING: u32 = 8;
 impl Cleaning {
     /// Notes a request to the volume, which is therefore not idle.
     pub(crate) fn note_use(&self) {
-        if !self.used.load(Ordering::Relaxed) {
-            self.used.store(true, Ordering::Relaxed);
+        if !self.ctx.used.load(Ordering::Relaxed) {
+            self.ctx.used.store(true, Ordering::Relaxed);
         }
     }
 
     /// Cleans a section in the background if one is due; returns how long to wait before the next call.
     pub(crate) fn clean_if_due(&self) -> Result<Duration> {
         let settings = *self.gc.lock();
-        let now = self.clock.monotonic();
-        let used = self.used.swap(false, Ordering::Relaxed);
+        let now = self.ctx.clock.monotonic();
+        let used = self.ctx.used.swap(false, Ordering::Relaxed);
         let situation = self.situation(now, used, settings.zoned);
         if used {
             self.cleaner.uses.lock().note();
@@ -57,7 +57,7 @@ impl Cleaning {
             self.cleaner.uses.lock().rest(self.amounts());
         }
         let found = self.clean_for_a_turn(&settings)?;
-        let now = self.clock.monotonic();
+        let now = self.ctx.clock.monotonic();
         let mut pacer = self.cleaner.pacer.lock();
         pacer.cleaned(now, found);
         Ok(pacer.sleep(now))
@@ -67,32 +67,32 @@ impl Cleaning {
         let Some(z) = zoned else {
             return Situation { now, used, much_to_gain: self.much_to_gain(), enough_free: false };
         };
-        let free = u64::from(self.seg.lock().table.free_sections());
-        let more_than = |percent: u32| free > u64::from(self.sb.sections()) * u64::from(percent) / 100;
+        let free = u64::from(self.logs.seg.lock().table.free_sections());
+        let more_than = |percent: u32| free > u64::from(self.ctx.sb.sections()) * u64::from(percent) / 100;
         Situation { now, used, much_to_gain: !more_than(z.few_free), enough_free: more_than(z.enough_free) }
     }
 
     /// Blocks used since the mount.
     fn amounts(&self) -> Amounts {
-        let placed = self.seg.lock().tally.placed();
+        let placed = self.logs.seg.lock().tally.placed();
         // Cleaning does not count as use.
-        let takes = placed.saturating_sub(self.counters.moved_blocks());
-        Amounts { takes, writes: takes + self.counters.in_place.load(Ordering::Relaxed) }
+        let takes = placed.saturating_sub(self.ctx.counters.moved_blocks());
+        Amounts { takes, writes: takes + self.ctx.counters.in_place.load(Ordering::Relaxed) }
     }
 
     /// Cleans one batch; false if no section was worth cleaning.
     fn clean_for_a_turn(&self, settings: &Settings) -> Result<bool> {
-        let free = || self.seg.lock().free_soon();
+        let free = || self.logs.seg.lock().free_soon();
         let enough = free().saturating_add(settings.pace.sections);
         // A batch must not delay the checkpoint of users' changes.
-        let end = self.clock.monotonic() + self.options.checkpoint_after;
+        let end = self.ctx.clock.monotonic() + self.ctx.options.checkpoint_after;
         let mut found = false;
         for _ in 0..settings.pace.sections.saturating_mul(Pace::VICTIMS).max(1) {
-            if !self.host_allows_cleaning() || !self.clean_in_background(settings)? {
+            if !self.files.host_allows_cleaning() || !self.clean_in_background(settings)? {
                 break;
             }
             found = true;
-            if free() >= enough || self.used.load(Ordering::Relaxed) || self.clock.monotonic() >= end {
+            if free() >= enough || self.ctx.used.load(Ordering::Relaxed) || self.ctx.clock.monotonic() >= end {
                 break;
             }
             if self.would_fill_holes() {
@@ -104,29 +104,29 @@ impl Cleaning {
 
     /// Runs background work during which changes wait, and records its duration.
     fn holding_off<T>(&self, work: impl FnOnce() -> T) -> T {
-        let from = self.clock.monotonic();
+        let from = self.ctx.clock.monotonic();
         let out = work();
-        self.counters.waits.count(self.clock.monotonic().saturating_sub(from));
+        self.ctx.counters.waits.count(self.ctx.clock.monotonic().saturating_sub(from));
         out
     }
 
     /// True if the next moved blocks would fill holes, and a checkpoint frees enough sections to be worth it.
     fn would_fill_holes(&self) -> bool {
-        let seg = self.seg.lock();
-        seg.need_threading() && seg.table.prefree_segments() / self.sb.segs_per_sec >= WAITING
+        let seg = self.logs.seg.lock();
+        seg.need_threading() && seg.table.prefree_segments() / self.ctx.sb.segs_per_sec >= WAITING
     }
 
     /// Cleans one section in steps, between which other operations run; false if no section is worth cleaning.
     pub(crate) fn clean_in_background(&self, settings: &Settings) -> Result<bool> {
-        self.check_writable()?;
+        self.ctx.check_writable()?;
         // The first change since the mount costs a checkpoint; under the policy that weighs whether cleaning pays, it
         // waits for a section worth cleaning.
-        let untouched = settings.policy == Policy::Joule && self.untouched.load(Ordering::Acquire);
+        let untouched = settings.policy == Policy::Joule && self.ctx.untouched.load(Ordering::Acquire);
         if !untouched {
             self.holding_off(|| self.balance())?;
         }
         let begun = self.holding_off(|| {
-            let mut alone = self.cp.write();
+            let mut alone = self.ctx.cp.write();
             let mut begun = self.cleaner.begun.lock();
             if begun.is_none() {
                 *begun = self.next_work(&mut alone, settings);
@@ -134,7 +134,7 @@ impl Cleaning {
             begun.is_some()
         });
         if !begun {
-            self.counters.nothing_to_clean.fetch_add(1, Ordering::Relaxed);
+            self.ctx.counters.nothing_to_clean.fetch_add(1, Ordering::Relaxed);
             return Ok(false);
         }
         if untouched {
@@ -142,20 +142,20 @@ impl Cleaning {
             self.holding_off(|| self.balance())?;
         }
         loop {
-            let mut alone = self.cp.write();
+            let mut alone = self.ctx.cp.write();
             // Between two steps the volume may have been unmounted, or have failed.
-            self.check_writable()?;
-            let from = self.clock.monotonic();
+            self.ctx.check_writable()?;
+            let from = self.ctx.clock.monotonic();
             // A writer that was short of space may have emptied the section meanwhile.
             let Some(work) = self.cleaner.begun.lock().take() else { break };
-            self.changed.store(true, Ordering::Release);
-            let most = match self.used.load(Ordering::Relaxed) {
+            self.ctx.changed.store(true, Ordering::Release);
+            let most = match self.ctx.used.load(Ordering::Relaxed) {
                 true => settings.step_blocks,
                 false => settings.step_blocks.max(settings.pace.quiet_step),
             };
             let rest = self.clean_step(&mut alone, work, most.max(1))?;
             *self.cleaner.begun.lock() = rest;
-            self.counters.held_off(self.clock.monotonic().saturating_sub(from));
+            self.ctx.counters.held_off(self.ctx.clock.monotonic().saturating_sub(from));
             // Fair: a waiting operation gets the lock before the next step does.
             RwLockWriteGuard::unlock_fair(alone);
             if rest.is_none() {
@@ -171,27 +171,28 @@ impl Cleaning {
             Urgency::High => Hurry::UrgentHigh,
             Urgency::Low | Urgency::Mid => Hurry::Urgent,
         };
-        let now = self.mounted_seconds();
+        let now = self.ctx.mounted_seconds();
         let so_far = self.amounts();
         let Amounts { takes, writes } = self.cleaner.uses.lock().next(so_far);
-        let asked = (u64::from(self.sb.sections()) * u64::from(settings.keep_free) / 100).min(u32::MAX.into()) as u32;
+        let asked =
+            (u64::from(self.ctx.sb.sections()) * u64::from(settings.keep_free) / 100).min(u32::MAX.into()) as u32;
         let (victim, into) = {
-            let mut seg = self.seg.lock();
-            let expected = Expected { takes, writes, asked, valid: self.space.valid_blocks() };
+            let mut seg = self.logs.seg.lock();
+            let expected = Expected { takes, writes, asked, valid: self.nodes.space.valid_blocks() };
             let (victim, holes) = seg.choose_victim(hurry, now, expected)?;
             (victim, if holes && settings.urgency != Urgency::High { Into::SimilarAge } else { Into::ColdLog })
         };
-        Some(self.begin_cleaning(alone, Work::new(self.sb.section_of(victim.seg), When::Background, into)))
+        Some(self.begin_cleaning(alone, Work::new(self.ctx.sb.section_of(victim.seg), When::Background, into)))
     }
 
     /// Kernel `has_enough_invalid_blocks`: more than 40 % of the user blocks are invalid, and less than 40 % of the
     /// invalid blocks are in free segments beyond the reserve.
     fn much_to_gain(&self) -> bool {
-        let user = self.space.user_blocks();
-        let invalid = user.saturating_sub(self.space.valid_blocks());
+        let user = self.nodes.space.user_blocks();
+        let invalid = user.saturating_sub(self.nodes.space.valid_blocks());
         let free = {
-            let seg = self.seg.lock();
-            u64::from(seg.table.free_segments().saturating_sub(self.overprov_segs)) * 512
+            let seg = self.logs.seg.lock();
+            u64::from(seg.table.free_segments().saturating_sub(self.ctx.overprov_segs)) * 512
         };
         invalid > user / 100 * 40 && free < invalid / 100 * 40
     }

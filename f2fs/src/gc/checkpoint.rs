@@ -12,8 +12,8 @@ use crate::pack::{PackState, Reason};
 impl Cleaning {
     /// Writes a checkpoint, if anything changed since the last.
     pub(crate) fn checkpoint(&self, reason: Reason) -> Result<()> {
-        let mut pack = self.cp.write();
-        if reason != Reason::Unmount && !self.changed.load(Ordering::Acquire) {
+        let mut pack = self.ctx.cp.write();
+        if reason != Reason::Unmount && !self.ctx.changed.load(Ordering::Acquire) {
             return Ok(());
         }
         self.checkpoint_locked(&mut pack, reason)
@@ -24,7 +24,7 @@ impl Cleaning {
         let mut cleaned = false;
         let mut before = u64::MAX;
         loop {
-            let waiting = self.checkpoint_of_what_fits(pack, reason)?;
+            let waiting = self.checkpoints.checkpoint_of_what_fits(pack, reason)?;
             if waiting == 0 {
                 return Ok(());
             }

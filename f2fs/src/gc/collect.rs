@@ -45,7 +45,7 @@ fn slots_of(vol: &Cleaning, bytes: &Block) -> Option<u32> {
             if raw.inline().intersects(Inline::DATA | Inline::DENTRY) {
                 return None;
             }
-            raw.divide(vol.sb.features).ok().map(|d| d.direct_slots())
+            raw.divide(vol.ctx.sb.features).ok().map(|d| d.direct_slots())
         }
         NodeKind::Direct { .. } => Some(ADDRS_PER_BLOCK),
         _ => None,
@@ -55,7 +55,7 @@ fn slots_of(vol: &Cleaning, bytes: &Block) -> Option<u32> {
 impl Cleaning {
     /// Starts to empty a section: no log may fill its holes until [`Volume::clean_step`] is done.
     pub(super) fn begin_cleaning(&self, _alone: &mut PackState, work: Work) -> Work {
-        let mut seg = self.seg.lock();
+        let mut seg = self.logs.seg.lock();
         let first = seg.table.section(work.section).next();
         seg.set_victim(first);
         work
@@ -65,10 +65,10 @@ impl Cleaning {
     /// when the section is done; if space runs out, it ends early without an error.
     pub(super) fn clean_step(&self, alone: &mut PackState, mut work: Work, most: usize) -> Result<Option<Work>> {
         let done = match self.clean_blocks(alone, &mut work, most) {
-            Ok(()) => work.next >= self.sb.segs_per_sec * 512,
+            Ok(()) => work.next >= self.ctx.sb.segs_per_sec * 512,
             Err(Error::Fs(vfs::Error::NoSpace)) => true,
             Err(e) => {
-                let mut seg = self.seg.lock();
+                let mut seg = self.logs.seg.lock();
                 seg.set_victim(None);
                 if matches!(e, Error::Device(_)) {
                     // A policy that chose the section again would fail again, and a writer that needs space would wait
@@ -82,7 +82,7 @@ impl Cleaning {
         if !done {
             return Ok(Some(work));
         }
-        let mut seg = self.seg.lock();
+        let mut seg = self.logs.seg.lock();
         seg.set_victim(None);
         let of_nodes = seg.table.section(work.section).next().is_some_and(|s| seg.table.segment(s).log.is_node());
         if !work.clean {
@@ -97,16 +97,16 @@ impl Cleaning {
             segs.into_iter().for_each(|s| seg.table.touch(s));
         }
         drop(seg);
-        self.counters.cleaned(work.when == When::Foreground, of_nodes);
+        self.ctx.counters.cleaned(work.when == When::Foreground, of_nodes);
         Ok(None)
     }
 
     /// Moves the valid blocks among the next blocks of a section's segment.
     fn clean_blocks(&self, alone: &mut PackState, work: &mut Work, most: usize) -> Result<()> {
-        let s = SegNo(work.section.0 * self.sb.segs_per_sec + work.next / 512);
+        let s = SegNo(work.section.0 * self.ctx.sb.segs_per_sec + work.next / 512);
         let off = (work.next % 512) as u16;
         let (valid, is_node, owners) = {
-            let seg = self.seg.lock();
+            let seg = self.logs.seg.lock();
             let of = seg.table.segment(s);
             if of.valid == 0 || seg.table.is_log(s) {
                 work.next = (work.next / 512 + 1) * 512;
@@ -114,9 +114,9 @@ impl Cleaning {
             }
             let map = seg.table.map(s);
             let valid: Vec<u16> = (off..512).filter(|&o| bits::msb_test(map, o.into())).take(most).collect();
-            (valid, of.log.is_node(), seg.summaries.load(&*self.dev, &self.sb, s)?)
+            (valid, of.log.is_node(), seg.summaries.load(&*self.ctx.dev, &self.ctx.sb, s)?)
         };
-        let start = self.sb.seg_start(s);
+        let start = self.ctx.sb.seg_start(s);
         let blocks = valid.iter().map(|&o| (start.plus(o.into()), summary::get(&owners, o.into())));
         if is_node {
             work.clean &= self.move_nodes(alone, *work, blocks)?;
@@ -140,18 +140,18 @@ impl Cleaning {
         let mut clean = true;
         let mut live = Vec::new();
         for (addr, owner) in valid {
-            let here = self.nat.get(owner.nid).is_ok_and(|e| e.addr == addr);
-            match self.node(owner.nid) {
+            let here = self.nodes.nat.get(owner.nid).is_ok_and(|e| e.addr == addr);
+            match self.nodes.node(owner.nid) {
                 Ok(n) if here => {
-                    self.node_cache.mark_dirty(&n);
+                    self.nodes.node_cache.mark_dirty(&n);
                     live.push(n);
                 }
                 Err(Error::Device(e)) => return Err(e.into()),
                 _ => clean = false,
             }
         }
-        self.write_nodes(alone, &live, Mark::Plain, work.node_cause())?;
-        self.counters.moved(work.when == When::Foreground, live.len() as u64, 0);
+        self.nodes.write_nodes(alone, &live, Mark::Plain, work.node_cause())?;
+        self.ctx.counters.moved(work.when == When::Foreground, live.len() as u64, 0);
         Ok(clean)
     }
 
@@ -164,7 +164,7 @@ impl Cleaning {
         let mut live: Vec<Live> = Vec::new();
         let mut asked: Option<(Ino, bool)> = None;
         for (from, owner) in valid {
-            let node = match self.node(owner.nid) {
+            let node = match self.nodes.node(owner.nid) {
                 Ok(n) => n,
                 Err(Error::Device(e)) => return Err(e.into()),
                 Err(_) => {
@@ -175,7 +175,7 @@ impl Cleaning {
             let points_here = {
                 let bytes = node.read();
                 slots_of(self, &bytes).is_some_and(|n| u32::from(owner.slot) < n)
-                    && addr_in(self, &node, &bytes, owner.slot.into()) == from
+                    && addr_in(&self.nodes, &node, &bytes, owner.slot.into()) == from
             };
             if !points_here {
                 work.clean = false;
@@ -204,24 +204,24 @@ impl Cleaning {
     /// False if the node belongs to a pinned file; otherwise makes its inode ready for the move.
     fn may_move(&self, node: &Arc<Node>) -> Result<bool> {
         let own = node.nid == node.ino.nid();
-        let inode = if own { node.clone() } else { self.node(node.ino.nid())? };
+        let inode = if own { node.clone() } else { self.nodes.node(node.ino.nid())? };
         if inode.inode(|r| r.inline().contains(Inline::PIN_FILE)) {
             return Ok(false);
         }
-        self.forget_extent(&inode);
+        self.nodes.forget_extent(&inode);
         Ok(true)
     }
 
     /// Reads the contents of blocks, which are in order. Small gaps are read too if that is cheaper than another
     /// request.
     fn read_live(&self, work: Work, live: &[Live]) -> Result<Vec<[u8; BLOCK]>> {
-        let gap = self.seg.lock().chooser.read_along();
+        let gap = self.logs.seg.lock().chooser.read_along();
         let mut bytes = Vec::with_capacity(live.len());
         for run in live.chunk_by(|a, b| b.from.0 - a.from.0 <= gap + 1) {
             let (first, last) = (run[0].from.0, run[run.len() - 1].from.0);
             let mut all = vec![[0u8; BLOCK]; (last - first + 1) as usize];
             let tag = work.data_cause().of(run[0].node.ino);
-            self.dev.read(Lba(first.into()), all.as_flattened_mut(), tag)?;
+            self.ctx.dev.read(Lba(first.into()), all.as_flattened_mut(), tag)?;
             bytes.extend(run.iter().map(|l| all[(l.from.0 - first) as usize]));
         }
         Ok(bytes)
@@ -232,15 +232,15 @@ impl Cleaning {
         let bytes = self.read_live(work, live)?;
         let mut owners = Vec::with_capacity(live.len());
         for l in live {
-            let version = self.nat.get(l.node.nid)?.version;
+            let version = self.nodes.nat.get(l.node.nid)?.version;
             owners.push(Summary { nid: l.node.nid, version, slot: l.slot });
         }
-        let age = self.mounted_seconds();
+        let age = self.ctx.mounted_seconds();
         let mut to = Vec::with_capacity(live.len());
         let mut threaded = 0;
         let mut out = Ok(());
         {
-            let mut seg = self.seg.lock();
+            let mut seg = self.logs.seg.lock();
             seg.tally.begin_request();
             for (l, owner) in live.iter().zip(owners) {
                 let placed = match work.into {
@@ -263,10 +263,10 @@ impl Cleaning {
         for run in to.chunk_by(|a, b| a.plus(1) == *b) {
             let tag = work.data_cause().of(live[done].node.ino);
             let data = bytes[done..done + run.len()].as_flattened();
-            self.place(run[0], run.len() as u32, tag.cause);
-            if let Err(e) = self.dev.write(Lba(run[0].0.into()), data, tag) {
+            self.logs.place(run[0], run.len() as u32, tag.cause);
+            if let Err(e) = self.ctx.dev.write(Lba(run[0].0.into()), data, tag) {
                 // The segment table counts blocks as moved that no node points at.
-                self.health.fail_for_good(&e);
+                self.ctx.health.fail_for_good(&e);
                 return Err(e.into());
             }
             done += run.len();
@@ -275,12 +275,12 @@ impl Cleaning {
             // The copy must be durable before an fsync marks an inode whose nodes point at it.
             self.promises.stray(l.node.ino);
             let mut bytes = l.node.write();
-            move_addr_in(self, &l.node, &mut bytes, l.slot.into(), *addr);
+            move_addr_in(&self.nodes, &l.node, &mut bytes, l.slot.into(), *addr);
             // The old block stays intact until the next checkpoint.
             l.node.note_move();
-            self.node_cache.mark_dirty(&l.node);
+            self.nodes.node_cache.mark_dirty(&l.node);
         }
-        self.counters.moved(work.when == When::Foreground, to.len() as u64, threaded);
+        self.ctx.counters.moved(work.when == When::Foreground, to.len() as u64, threaded);
         out
     }
 }

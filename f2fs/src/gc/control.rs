@@ -124,10 +124,10 @@ impl Cleaning {
     /// Changes a setting of [`KNOBS`]. The error states the allowed values.
     pub fn tune(&self, name: &str, value: &str) -> Result<(), String> {
         match name {
-            "atgc_age_threshold" => self.seg.lock().chooser.tuning.age_threshold = whole(value)?,
+            "atgc_age_threshold" => self.logs.seg.lock().chooser.tuning.age_threshold = whole(value)?,
             "max_victim_search" => {
                 let limit = small(value)?;
-                self.seg.lock().chooser.tuning.max_victim_search = limit;
+                self.logs.seg.lock().chooser.tuning.max_victim_search = limit;
             }
             _ => {
                 let mut settings = *self.gc.lock();
@@ -141,22 +141,22 @@ impl Cleaning {
     /// Replaces the settings of cleaning.
     pub(crate) fn set_cleaning(&self, settings: Settings) {
         *self.gc.lock() = settings;
-        settings.apply(&mut self.seg.lock());
-        self.cleaner.pacer.lock().adjust(&settings, self.clock.monotonic());
+        settings.apply(&mut self.logs.seg.lock());
+        self.cleaner.pacer.lock().adjust(&settings, self.ctx.clock.monotonic());
     }
 
     /// Resets the memory of cleaning to its state after a mount. ATGC only uses the age from before the mount (like the
     /// kernel's), and would treat a volume aged since then as new.
     pub(crate) fn forget_victims(&self) {
-        let mut seg = self.seg.lock();
-        let oldest = seg.table.oldest_section(self.sb.sections());
-        seg.chooser.begin(Memory::at_mount(self.mounted_seconds(), oldest));
+        let mut seg = self.logs.seg.lock();
+        let oldest = seg.table.oldest_section(self.ctx.sb.sections());
+        seg.chooser.begin(Memory::at_mount(self.ctx.mounted_seconds(), oldest));
     }
 
     /// True if the policy uses age and the volume is too young for it, so that in the background cost-benefit chooses
     /// instead.
     pub(crate) fn waits_for_age(&self) -> bool {
-        self.seg.lock().chooser.waits_for_age()
+        self.logs.seg.lock().chooser.waits_for_age()
     }
 
     /// The current settings.

@@ -59,10 +59,3 @@ pub struct Cleaning {
     /// The current settings of cleaning.
     pub(crate) gc: Mutex<settings::Settings>,
 }
-
-impl std::ops::Deref for Cleaning {
-    type Target = Checkpoints;
-    fn deref(&self) -> &Checkpoints {
-        &self.checkpoints
-    }
-}

@@ -66,25 +66,25 @@ impl Room {
 impl Cleaning {
     /// Makes sure that there is space before an operation begins. The caller holds no lock.
     pub(crate) fn balance(&self) -> Result<()> {
-        if self.untouched.load(Ordering::Acquire) {
+        if self.ctx.untouched.load(Ordering::Acquire) {
             self.leave_clean_state()?;
         }
-        if self.node_cache.dirty_count() > self.dirty_nodes_limit() {
-            let held = self.cp.read();
-            let dirty = self.node_cache.dirty();
-            or_wait(self.write_nodes(&held, &dirty, Mark::Plain, Cause::Node))?;
+        if self.nodes.node_cache.dirty_count() > self.dirty_nodes_limit() {
+            let held = self.ctx.cp.read();
+            let dirty = self.nodes.node_cache.dirty();
+            or_wait(self.nodes.write_nodes(&held, &dirty, Mark::Plain, Cause::Node))?;
         }
         match self.lack() {
             Lack::Nothing => Ok(()),
             Lack::Checkpoint => {
-                let mut pack = self.cp.write();
+                let mut pack = self.ctx.cp.write();
                 match self.lack() {
                     Lack::Nothing => Ok(()),
-                    _ => self.checkpoint_of_what_fits(&mut pack, Reason::Running).map(drop),
+                    _ => self.checkpoints.checkpoint_of_what_fits(&mut pack, Reason::Running).map(drop),
                 }
             }
             Lack::Sections => {
-                let mut pack = self.cp.write();
+                let mut pack = self.ctx.cp.write();
                 match self.lack() {
                     Lack::Nothing => Ok(()),
                     _ => self.reclaim(&mut pack),
@@ -97,11 +97,11 @@ impl Cleaning {
     /// the version of the checkpoint that this mount found. Under a new version, roll-forward cannot take them for
     /// nodes of this mount.
     fn leave_clean_state(&self) -> Result<()> {
-        let mut pack = self.cp.write();
-        if self.untouched.load(Ordering::Acquire) {
-            self.seg.lock().leave_unfit()?;
+        let mut pack = self.ctx.cp.write();
+        if self.ctx.untouched.load(Ordering::Acquire) {
+            self.logs.seg.lock().leave_unfit()?;
             self.checkpoint_locked(&mut pack, Reason::Running)?;
-            self.untouched.store(false, Ordering::Release);
+            self.ctx.untouched.store(false, Ordering::Release);
         }
         Ok(())
     }
@@ -109,16 +109,16 @@ impl Cleaning {
     /// Dirty nodes kept before they are written: half the cache, and at most [`MOST_DIRTY_NODES`]; fewer on a small
     /// volume, where they must fit in the log.
     fn dirty_nodes_limit(&self) -> u64 {
-        (self.options.node_cache as u64 / 2).min(MOST_DIRTY_NODES).min(self.space.user_blocks() / 64).max(64)
+        (self.ctx.options.node_cache as u64 / 2).min(MOST_DIRTY_NODES).min(self.nodes.space.user_blocks() / 64).max(64)
     }
 
     fn room(&self) -> Room {
-        let per = u64::from(self.sb.segs_per_sec) * 512;
+        let per = u64::from(self.ctx.sb.segs_per_sec) * 512;
         let sections = |blocks: u64| blocks.div_ceil(per).min(u32::MAX.into()) as u32;
-        let used = sections(self.space.valid_blocks()) + LogType::ALL.len() as u32;
-        let best = self.sb.sections().saturating_sub(used);
-        let dirty = sections(self.options.dirty_limit as u64) + sections(self.dirty_nodes_limit());
-        let seg = self.seg.lock();
+        let used = sections(self.nodes.space.valid_blocks()) + LogType::ALL.len() as u32;
+        let best = self.ctx.sb.sections().saturating_sub(used);
+        let dirty = sections(self.ctx.options.dirty_limit as u64) + sections(self.dirty_nodes_limit());
+        let seg = self.logs.seg.lock();
         let reserve = seg.reserved_sections() + dirty;
         Room::new(seg.table.free_sections(), best, seg.sections_needed(), reserve)
     }
@@ -132,8 +132,8 @@ impl Cleaning {
         }
         // Kernel `excess_prefree_segs`. On a volume with few segments the kernel's number would mean a checkpoint for
         // each segment.
-        let most = (self.sb.main_segs / 20).clamp(4, MOST_PREFREE);
-        let prefree = self.seg.lock().table.prefree_segments();
+        let most = (self.ctx.sb.main_segs / 20).clamp(4, MOST_PREFREE);
+        let prefree = self.logs.seg.lock().table.prefree_segments();
         if prefree > most { Lack::Checkpoint } else { Lack::Nothing }
     }
 
@@ -141,9 +141,9 @@ impl Cleaning {
     /// with a checkpoint that frees it (like `F2FS_IOC_GARBAGE_COLLECT` and a checkpoint in the kernel). False if no
     /// section gains anything.
     pub(crate) fn clean_in_foreground(&self) -> Result<bool> {
-        self.check_writable()?;
+        self.ctx.check_writable()?;
         self.balance()?;
-        let pack = &mut *self.cp.write();
+        let pack = &mut *self.ctx.cp.write();
         let begun = self.cleaner.begun.lock().take();
         let mut work = match begun.or_else(|| {
             self.worst_section().map(|v| self.begin_cleaning(pack, Work::new(v, When::Foreground, Into::ColdLog)))
@@ -151,7 +151,7 @@ impl Cleaning {
             None => return Ok(false),
             work => work,
         };
-        self.changed.store(true, Ordering::Release);
+        self.ctx.changed.store(true, Ordering::Release);
         while let Some(w) = work {
             work = self.clean_step(pack, w, 512)?;
         }
@@ -162,7 +162,7 @@ impl Cleaning {
     /// One round of checkpoints and cleaning.
     pub(crate) fn reclaim(&self, pack: &mut PackState) -> Result<()> {
         // Dirty contents need sections themselves; after they are written, only the reserve is needed.
-        self.checkpoint_of_what_fits(pack, Reason::Running)?;
+        self.checkpoints.checkpoint_of_what_fits(pack, Reason::Running)?;
         let start = self.room();
         let mut cleaned = 0;
         for _ in 0..MOST_CHECKPOINTS {
@@ -171,7 +171,7 @@ impl Cleaning {
                 break;
             }
             let more = self.clean_some(pack, room.goal, &mut cleaned)?;
-            self.checkpoint_of_what_fits(pack, Reason::Running)?;
+            self.checkpoints.checkpoint_of_what_fits(pack, Reason::Running)?;
             if !more {
                 break;
             }
@@ -188,13 +188,13 @@ impl Cleaning {
     /// section is left to clean. `cleaned` counts sections, up to a limit.
     fn clean_some(&self, pack: &mut PackState, goal: u32, cleaned: &mut usize) -> Result<bool> {
         while *cleaned < MOST_SECTIONS {
-            if !self.host_allows_cleaning() {
+            if !self.files.host_allows_cleaning() {
                 return Ok(false);
             }
             {
-                let seg = self.seg.lock();
+                let seg = self.logs.seg.lock();
                 let free = seg.table.free_sections();
-                let emptied = seg.table.prefree_segments() / self.sb.segs_per_sec;
+                let emptied = seg.table.prefree_segments() / self.ctx.sb.segs_per_sec;
                 if free + emptied > goal || (emptied > 0 && free <= seg.reserved_sections() / 2) {
                     return Ok(true);
                 }
@@ -219,12 +219,12 @@ impl Cleaning {
 
     /// The section to clean when space is short; `None` if even the best section gains almost nothing.
     fn worst_section(&self) -> Option<SecNo> {
-        let now = self.mounted_seconds();
-        let mut seg = self.seg.lock();
-        let full = self.sb.segs_per_sec * 512;
+        let now = self.ctx.mounted_seconds();
+        let mut seg = self.logs.seg.lock();
+        let full = self.ctx.sb.segs_per_sec * 512;
         seg.choose_victim(Hurry::Foreground, now, Expected::default())
             .map(|(victim, _)| victim)
             .filter(|c| full - c.valid > full / 128)
-            .map(|c| self.sb.section_of(c.seg))
+            .map(|c| self.ctx.sb.section_of(c.seg))
     }
 }

@@ -20,24 +20,24 @@ impl Cleaning {
         if !clean || room.short == 0 {
             return Ok(room);
         }
-        let before = self.counters.moved_blocks();
+        let before = self.ctx.counters.moved_blocks();
         // Empty segments only wait for a checkpoint and cost nothing else.
-        if self.seg.lock().table.prefree_segments() > 0 {
+        if self.logs.seg.lock().table.prefree_segments() > 0 {
             self.checkpoint(Reason::Running)?;
         } else if !self.clean_in_foreground()? {
             return Err(Error::no_space());
         }
-        let moved = self.counters.moved_blocks() - before;
+        let moved = self.ctx.counters.moved_blocks() - before;
         room = self.missing_room(blocks);
         room.moved = moved;
         Ok(room)
     }
 
     fn missing_room(&self, blocks: u64) -> Room {
-        let seg = self.seg.lock();
-        let per = u64::from(self.sb.segs_per_sec) * 512;
+        let seg = self.logs.seg.lock();
+        let per = u64::from(self.ctx.sb.segs_per_sec) * 512;
         let short = seg.short_of_fresh(blocks);
-        let mut valid: Vec<u64> = (0..self.sb.main_segs / self.sb.segs_per_sec)
+        let mut valid: Vec<u64> = (0..self.ctx.sb.main_segs / self.ctx.sb.segs_per_sec)
             .map(format::addr::SecNo)
             .filter(|s| seg.table.section(*s).any(|s| seg.table.is_dirty(s)))
             .map(|s| seg.table.section(s).map(|s| u64::from(seg.table.segment(s).valid)).sum())

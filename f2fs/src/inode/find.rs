@@ -19,7 +19,7 @@ impl Inode {
         if n > 0 && self.dirty.fetch_add(n, Ordering::AcqRel) == 0 {
             vol.inode_table.dirty.lock().insert(self.ino, self.clone());
         }
-        let p = if self.kind == FileKind::Directory { &vol.pressure.dents } else { &vol.pressure.data };
+        let p = if self.kind == FileKind::Directory { &vol.logs.pressure.dents } else { &vol.logs.pressure.data };
         p.fetch_add(n as u64, Ordering::Relaxed);
     }
     /// Discounts dirty blocks that were written or dropped.
@@ -27,7 +27,7 @@ impl Inode {
         if n > 0 && self.dirty.fetch_sub(n, Ordering::AcqRel) == n {
             vol.inode_table.dirty.lock().remove(&self.ino);
         }
-        let p = if self.kind == FileKind::Directory { &vol.pressure.dents } else { &vol.pressure.data };
+        let p = if self.kind == FileKind::Directory { &vol.logs.pressure.dents } else { &vol.logs.pressure.data };
         p.fetch_sub(n as u64, Ordering::Relaxed);
     }
 }
@@ -38,10 +38,10 @@ impl Inodes {
         if let Some(i) = self.inode_table.get(ino) {
             return Ok(i);
         }
-        if ino.0 < self.sb.root.0 || ino.0 >= self.sb.max_nid() {
+        if ino.0 < self.ctx.sb.root.0 || ino.0 >= self.ctx.sb.max_nid() {
             return Err(vfs::Error::NotFound.into());
         }
-        let node = self.node(ino.nid())?;
+        let node = self.nodes.node(ino.nid())?;
         if node.ino != ino {
             return Err(vfs::Error::NotFound.into());
         }
@@ -80,7 +80,7 @@ impl Inodes {
                 .filter(|_| r.extra_isize() >= extra_end::CRTIME)
                 .map(|e| ts(e.i_crtime.get(), e.i_crtime_nsec.get()));
             let rdev = match kind {
-                FileKind::CharDevice | FileKind::BlockDevice => device_number(r, self.division(r)?),
+                FileKind::CharDevice | FileKind::BlockDevice => device_number(r, self.nodes.division(r)?),
                 _ => DeviceNumber::default(),
             };
             Ok(Attr {

@@ -78,8 +78,8 @@ impl Names {
             self.add_links(&dir, 1);
         }
         self.touch_dir(&dir);
-        self.inode_table.hold(inode.ino);
-        Ok(Entry { attr: self.attr(&inode)? })
+        self.inodes.inode_table.hold(inode.ino);
+        Ok(Entry { attr: self.inodes.attr(&inode)? })
     }
 
     /// Creates a regular file without a name.
@@ -90,12 +90,12 @@ impl Names {
         let _content = dir.content.read();
         self.check_dir_changes(&dir, true)?;
         self.check_has_key(&dir)?;
-        let place = self.orphans.place()?;
+        let place = self.inodes.orphans.place()?;
         let inode = self.new_inode(&change, &dir, None, wish)?;
         self.add_links(&inode, -1);
-        self.inode_table.hold(inode.ino);
-        self.orphans.put(inode.ino, place);
-        Ok(Entry { attr: self.attr(&inode)? })
+        self.inodes.inode_table.hold(inode.ino);
+        self.inodes.orphans.put(inode.ino, place);
+        Ok(Entry { attr: self.inodes.attr(&inode)? })
     }
 
     /// Creates an inode with one link (a directory with two). On failure, it leaves nothing behind.
@@ -106,21 +106,21 @@ impl Names {
         name: Option<&[u8]>,
         wish: &Wish<'_>,
     ) -> Result<Arc<Inode>> {
-        let inherit = self.inherited_acl(dir, wish.kind, wish.perm, wish.umask)?;
-        self.space.take_node(true)?;
-        let nid = self.nat.reserve(None).inspect_err(|_| self.space.give_node(true))?;
+        let inherit = self.xattrs.inherited_acl(dir, wish.kind, wish.perm, wish.umask)?;
+        self.nodes.space.take_node(true)?;
+        let nid = self.nodes.nat.reserve(None).inspect_err(|_| self.nodes.space.give_node(true))?;
         let ino = nid.as_ino();
         let mut bytes: Box<Block> = Box::new([0; 4096]);
         self.fill_inode(&mut bytes, ino, dir, name, wish, &inherit);
-        let node = self.node_cache.insert(nid, ino, bytes);
-        self.edit(&node, |_| ());
-        let inode = self.adopt_inode(ino, wish.kind, node);
+        let node = self.nodes.node_cache.insert(nid, ino, bytes);
+        self.nodes.edit(&node, |_| ());
+        let inode = self.inodes.adopt_inode(ino, wish.kind, node);
         let finish = || -> Result<()> {
             let mut content = inode.content.write();
             match wish.kind {
                 FileKind::Directory => self.first_entries(&inode, &mut content, dir.ino)?,
                 FileKind::Symlink => {
-                    let n = self.write_locked(held, &inode, &mut content, 0, wish.target)?;
+                    let n = self.files.write_locked(held, &inode, &mut content, 0, wish.target)?;
                     if n < wish.target.len() {
                         return Err(vfs::Error::NoSpace.into());
                     }
@@ -128,7 +128,7 @@ impl Names {
                 _ => {}
             }
             drop(content);
-            self.store_inherited_acl(held, &inode, &inherit)
+            self.xattrs.store_inherited_acl(held, &inode, &inherit)
         };
         if let Err(e) = finish() {
             self.abandon(held, &inode)?;
@@ -146,7 +146,7 @@ impl Names {
         wish: &Wish<'_>,
         inherit: &Inherited,
     ) {
-        let now = self.now();
+        let now = self.ctx.now();
         let (dir_mode, dir_gid, dir_flags) = dir.node.inode(|p| (p.i_mode.get(), p.i_gid.get(), p.flags()));
         let dir_project = self.project(dir);
         let is_dir = wish.kind == FileKind::Directory;
@@ -180,7 +180,7 @@ impl Names {
         touch(r, Touch::Modified, now);
         r.i_atime = (now.secs as u64).into();
         r.i_atime_nsec = now.nanos.into();
-        r.i_generation = self.next_generation().into();
+        r.i_generation = self.ctx.next_generation().into();
         r.i_pino = dir.ino.0.into();
         if let Some(name) = name {
             r.i_namelen = (name.len() as u32).into();
@@ -197,10 +197,10 @@ impl Names {
             r.i_current_depth = 1.into();
         }
         let mut inline = Inline::XATTR;
-        if self.has(Features::EXTRA_ATTR) {
+        if self.ctx.has(Features::EXTRA_ATTR) {
             inline |= Inline::EXTRA_ATTR;
         }
-        if self.options.inline {
+        if self.ctx.options.inline {
             inline |= match wish.kind {
                 FileKind::Directory => Inline::DENTRY,
                 // Linux treats a compressed file with inline contents as damaged.
@@ -214,31 +214,31 @@ impl Names {
             e.i_extra_isize = EXTRA_FULL.into();
         }
         if regular && flags.contains(InodeFlags::COMPRESS) {
-            put_method(r, self.options.compress.method);
+            put_method(r, self.ctx.options.compress.method);
         }
-        if self.has(Features::FLEXIBLE_INLINE_XATTR)
+        if self.ctx.has(Features::FLEXIBLE_INLINE_XATTR)
             && let Some(e) = r.extra_mut()
         {
             e.i_inline_xattr_size = (DEFAULT_INLINE_XATTR as u16).into();
         }
         if let Some(e) = r.extra_mut() {
-            if self.has(Features::PRJQUOTA) && dir_flags.contains(InodeFlags::PROJINHERIT) {
+            if self.ctx.has(Features::PRJQUOTA) && dir_flags.contains(InodeFlags::PROJINHERIT) {
                 e.i_projid = dir_project.into();
             }
-            if self.has(Features::INODE_CRTIME) {
+            if self.ctx.has(Features::INODE_CRTIME) {
                 e.i_crtime = (now.secs as u64).into();
                 e.i_crtime_nsec = now.nanos.into();
             }
         }
         if regular && let Some(name) = name {
-            if has_extension(name, &self.sb.cold_extensions) {
+            if has_extension(name, &self.ctx.sb.cold_extensions) {
                 r.i_advise |= Advise::COLD.bits();
-            } else if has_extension(name, &self.sb.hot_extensions) {
+            } else if has_extension(name, &self.ctx.sb.hot_extensions) {
                 r.i_advise |= Advise::HOT.bits();
             }
         }
         if matches!(wish.kind, FileKind::CharDevice | FileKind::BlockDevice)
-            && let Ok(d) = self.division(r)
+            && let Ok(d) = self.nodes.division(r)
         {
             set_device_number(r, d, wish.rdev);
         }
@@ -246,14 +246,14 @@ impl Names {
 
     /// Compression flags of a new inode: from its name, else from its directory (kernel `set_compress_new_inode`).
     fn compressing_flags(&self, kind: FileKind, name: Option<&[u8]>, dir: InodeFlags) -> InodeFlags {
-        if !self.has(Features::COMPRESSION) {
+        if !self.ctx.has(Features::COMPRESSION) {
             return InodeFlags::empty();
         }
         let inherited = if dir.contains(InodeFlags::NOCOMP) { InodeFlags::NOCOMP } else { dir & InodeFlags::COMPRESS };
         match (kind, name) {
             (FileKind::Directory, _) => inherited,
-            (FileKind::Regular, Some(name)) if !has_extension(name, &self.sb.hot_extensions) => {
-                match self.options.compress.by_name(name) {
+            (FileKind::Regular, Some(name)) if !has_extension(name, &self.ctx.sb.hot_extensions) => {
+                match self.ctx.options.compress.by_name(name) {
                     Some(true) => InodeFlags::COMPRESS,
                     Some(false) => InodeFlags::empty(),
                     None => inherited,
@@ -268,7 +268,7 @@ impl Names {
         let kind = type_number(FileKind::Directory);
         let entries: [(usize, &[u8], Ino); 2] = [(0, b".", dir.ino), (1, b"..", parent)];
         if self.is_inline_dir(dir) {
-            return self.edit(&dir.node, |b| {
+            return self.nodes.edit(&dir.node, |b| {
                 let range = self.inline_dir_area(RawInode::of(b))?;
                 let l = Layout::inline(range.len());
                 for (slot, name, ino) in entries {
@@ -309,21 +309,21 @@ impl Names {
         self.check_project(&inode, &dir)?;
         // Another thread may be removing the inode's last name: links are counted under this lock.
         let _counting = inode.content.write();
-        self.check_there(&inode)?;
+        self.inodes.check_there(&inode)?;
         self.insert_entry(&dir, &mut content, name, inode.ino, inode.kind, room)?;
         self.promises.renamed.lock().insert(inode.ino);
-        let now = self.now();
+        let now = self.ctx.now();
         if self.add_links(&inode, 1) == 1 {
             // The inode had no name: roll-forward may restore this one.
-            self.orphans.remove(inode.ino);
+            self.inodes.orphans.remove(inode.ino);
             self.promises.names.lock().revived(inode.ino);
             self.set_place(&inode, &dir, name);
         } else {
             self.doubt_place(&inode);
         }
-        self.edit_inode(&inode.node, |r| touch(r, Touch::Changed, now));
+        self.nodes.edit_inode(&inode.node, |r| touch(r, Touch::Changed, now));
         self.touch_dir(&dir);
-        self.inode_table.hold(inode.ino);
-        Ok(Entry { attr: self.attr(&inode)? })
+        self.inodes.inode_table.hold(inode.ino);
+        Ok(Entry { attr: self.inodes.attr(&inode)? })
     }
 }

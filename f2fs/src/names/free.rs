@@ -9,16 +9,16 @@ use crate::pack::PackState;
 impl Names {
     /// Frees every orphan that can be freed. No other thread may use the volume meanwhile.
     pub(crate) fn free_orphans(&self, held: &PackState) {
-        for ino in self.orphans.all() {
+        for ino in self.inodes.orphans.all() {
             match self.free_orphan(held, ino) {
-                Ok(()) => self.orphans.remove(ino),
+                Ok(()) => self.inodes.orphans.remove(ino),
                 Err(e) => log::warn!("orphan {ino}: {e}; it stays for the next mount or fsck"),
             }
         }
     }
 
     fn free_orphan(&self, held: &PackState, ino: Ino) -> Result<()> {
-        let inode = match self.inode(ino) {
+        let inode = match self.inodes.inode(ino) {
             Err(Error::Fs(vfs::Error::NotFound)) => return Ok(()),
             other => other?,
         };

@@ -41,7 +41,7 @@ impl Names {
     /// The inode for a number from a caller.
     pub(crate) fn outer(&self, ino: vfs::Ino) -> Result<Arc<Inode>> {
         let n = u32::try_from(ino.0).map_err(|_| vfs::Error::NotFound)?;
-        self.inode(Ino(n))
+        self.inodes.inode(Ino(n))
     }
 
     /// The directory for a number from a caller.
@@ -58,12 +58,12 @@ impl Names {
         let inode = self.outer(ino)?;
         // Reference first, check second: a thread that removes the last name meanwhile sees the reference, or this
         // check sees that there is no name.
-        self.inode_table.hold(inode.ino);
-        let found = self.attr(&inode).and_then(|attr| match attr.nlink {
+        self.inodes.inode_table.hold(inode.ino);
+        let found = self.inodes.attr(&inode).and_then(|attr| match attr.nlink {
             0 => Err(vfs::Error::NotFound.into()),
             _ => Ok(vfs::Entry { attr }),
         });
-        if found.is_err() && self.inode_table.unhold(inode.ino, 1) {
+        if found.is_err() && self.inodes.inode_table.unhold(inode.ino, 1) {
             self.unreferenced(volume, inode.ino)?;
         }
         found
@@ -72,9 +72,9 @@ impl Names {
     /// The result of a lookup, with a reference. The caller holds the directory's lock.
     pub(crate) fn found_entry(&self, dir: &Inode, name: &[u8], found: Option<Found>) -> Result<vfs::Entry> {
         let inode = self.named(found.ok_or(vfs::Error::NotFound)?.ino, dir, name)?;
-        let attr = self.attr(&inode)?;
+        let attr = self.inodes.attr(&inode)?;
         self.note_sighting(&inode, dir, name);
-        self.inode_table.hold(inode.ino);
+        self.inodes.inode_table.hold(inode.ino);
         Ok(vfs::Entry { attr })
     }
 
@@ -101,7 +101,7 @@ impl Names {
 
     /// Whether inodes belong to projects.
     pub(crate) fn keeps_projects(&self) -> bool {
-        self.has(Features::PRJQUOTA)
+        self.ctx.has(Features::PRJQUOTA)
     }
 
     /// The project of an inode, 0 without project support.
@@ -127,13 +127,13 @@ impl Names {
 
     /// Updates a directory's times after a change.
     pub(crate) fn touch_dir(&self, dir: &Inode) {
-        let now = self.now();
-        self.edit_inode(&dir.node, |r| touch(r, Touch::Modified, now));
+        let now = self.ctx.now();
+        self.nodes.edit_inode(&dir.node, |r| touch(r, Touch::Modified, now));
     }
 
     /// Changes a link count.
     pub(crate) fn add_links(&self, inode: &Inode, delta: i32) -> u32 {
-        self.edit_inode(&inode.node, |r| {
+        self.nodes.edit_inode(&inode.node, |r| {
             let n = r.i_links.get().saturating_add_signed(delta);
             r.i_links = n.into();
             n
@@ -145,13 +145,13 @@ impl Names {
     pub(crate) fn doubt_place(&self, inode: &Inode) {
         self.promises.renamed.lock().remove(&inode.ino);
         self.promises.doubt(inode.ino);
-        self.edit_inode(&inode.node, |r| put_advise(r, Advise::LOST_PINO, true));
+        self.nodes.edit_inode(&inode.node, |r| put_advise(r, Advise::LOST_PINO, true));
     }
 
     /// Records parent and name, in the directory's spelling, in the inode.
     pub(crate) fn set_place(&self, inode: &Inode, dir: &Inode, name: &[u8]) {
         let naming = self.naming(dir);
-        self.edit_inode(&inode.node, |r| {
+        self.nodes.edit_inode(&inode.node, |r| {
             r.i_pino = dir.ino.0.into();
             put_advise(r, Advise::ENC_NAME, naming.is_encrypted());
             if naming == Naming::Keyed {

@@ -41,7 +41,7 @@ impl Names {
             return Err(crate::error::Error::corrupt(format_args!("directory {}: holds itself", dir.ino)));
         }
         let emptied = if directory { Some(self.lock_empty_dir(&victim)?) } else { None };
-        let place = self.orphans.place()?;
+        let place = self.inodes.orphans.place()?;
         self.remove_entry(&dir, &mut content, name, found)?;
         self.touch_dir(&dir);
         if directory {
@@ -61,7 +61,7 @@ impl Names {
 
     /// The inode that an entry points to. If there is none, the volume is damaged: the error is not "not found".
     pub(crate) fn named(&self, ino: Ino, dir: &Inode, name: &[u8]) -> Result<Arc<Inode>> {
-        self.inode(ino).map_err(|e| match e {
+        self.inodes.inode(ino).map_err(|e| match e {
             crate::error::Error::Fs(vfs::Error::NotFound) => crate::error::Error::corrupt(format_args!(
                 "directory {}: {:?} leads to inode {ino}, which does not exist",
                 dir.ino,
@@ -89,8 +89,8 @@ impl Names {
         locked: Option<RwLockWriteGuard<'i, Content>>,
     ) -> Result<()> {
         let locked = locked.unwrap_or_else(|| inode.content.write());
-        let now = self.now();
-        self.edit_inode(&inode.node, |r| touch(r, Touch::Changed, now));
+        let now = self.ctx.now();
+        self.nodes.edit_inode(&inode.node, |r| touch(r, Touch::Changed, now));
         let left =
             if inode.kind == FileKind::Directory { self.add_links(inode, -2) } else { self.add_links(inode, -1) };
         if left > 0 {
@@ -98,14 +98,14 @@ impl Names {
             return Ok(());
         }
         if inode.kind != FileKind::Directory {
-            let known = self.nat.since_checkpoint(inode.ino.nid()).checkpointed;
+            let known = self.nodes.nat.since_checkpoint(inode.ino.nid()).checkpointed;
             self.promises.names.lock().died(inode.ino, known);
         }
         let last = || inode.node.inode(|r| (Ino(r.i_pino.get()), r.name().to_vec()));
-        self.inode_table.gone.note(inode.ino, last);
-        self.orphans.put(inode.ino, place);
+        self.inodes.inode_table.gone.note(inode.ino, last);
+        self.inodes.orphans.put(inode.ino, place);
         drop(locked);
-        if !self.inode_table.is_held(inode.ino) {
+        if !self.inodes.inode_table.is_held(inode.ino) {
             self.remove_orphan(held, inode)?;
         }
         Ok(())
@@ -115,32 +115,32 @@ impl Names {
     /// dropped the last reference. The one that takes the orphan off the list frees it. No checkpoint sees the list
     /// without it.
     fn remove_orphan(&self, held: &PackState, inode: &Arc<Inode>) -> Result<()> {
-        let Some(place) = self.orphans.take(inode.ino) else { return Ok(()) };
+        let Some(place) = self.inodes.orphans.take(inode.ino) else { return Ok(()) };
         let out = self.remove_inode(held, inode);
         if out.is_err() {
-            self.orphans.put(inode.ino, place);
+            self.inodes.orphans.put(inode.ino, place);
         }
         out
     }
 
     /// Frees a new inode that gets no name after all; if that fails, it is an orphan.
     pub(crate) fn abandon(&self, held: &PackState, inode: &Arc<Inode>) -> Result<()> {
-        self.edit_inode(&inode.node, |r| r.i_links = 0.into());
-        self.remove_inode(held, inode).inspect_err(|_| self.orphans.keep(inode.ino))
+        self.nodes.edit_inode(&inode.node, |r| r.i_links = 0.into());
+        self.remove_inode(held, inode).inspect_err(|_| self.inodes.orphans.keep(inode.ino))
     }
 
     /// Frees an inode, its blocks and its nodes. The caller holds no lock of this inode, which has no users.
     pub(crate) fn remove_inode(&self, _held: &PackState, inode: &Arc<Inode>) -> Result<()> {
         let mut content = inode.content.write();
-        self.drop_contents(inode, &mut content);
+        self.files.drop_contents(inode, &mut content);
         self.free_inode_blocks(inode)?;
         drop(content);
-        self.inode_table.drop_inode(inode.ino);
-        if self.options.prealloc.is_some() {
-            self.seg.lock().leave_window(inode.ino);
+        self.inodes.inode_table.drop_inode(inode.ino);
+        if self.ctx.options.prealloc.is_some() {
+            self.logs.seg.lock().leave_window(inode.ino);
         }
         self.promises.renamed.lock().remove(&inode.ino);
-        self.free_node(&inode.node, true)
+        self.nodes.free_node(&inode.node, true)
     }
 
     /// Frees the blocks and nodes of an inode except its own node.
@@ -149,25 +149,25 @@ impl Names {
         let inline = inode.node.inode(|r| r.inline());
         let mapped = matches!(inode.kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink);
         if mapped && !inline.intersects(Inline::DATA | Inline::DENTRY) {
-            self.free_from(&inode.node, 0, KeptPages::Go)?;
+            self.files.free_from(&inode.node, 0, KeptPages::Go)?;
         }
-        if let Some(n) = self.xattr_node(inode)? {
-            self.free_node(&n, false)?;
-            self.edit_inode(&inode.node, |r| r.i_xattr_nid = 0.into());
+        if let Some(n) = self.xattrs.xattr_node(inode)? {
+            self.nodes.free_node(&n, false)?;
+            self.nodes.edit_inode(&inode.node, |r| r.i_xattr_nid = 0.into());
         }
         Ok(())
     }
 
     /// Handles the loss of an inode's last reference: frees it if it has no name.
     pub(crate) fn unreferenced(&self, volume: &dyn Begin, ino: Ino) -> Result<()> {
-        if !self.orphans.contains(ino) || self.is_read_only() {
+        if !self.inodes.orphans.contains(ino) || self.ctx.is_read_only() {
             return Ok(());
         }
         let change = volume.begin_modest()?;
-        if self.inode_table.is_held(ino) || !self.orphans.contains(ino) {
+        if self.inodes.inode_table.is_held(ino) || !self.inodes.orphans.contains(ino) {
             return Ok(());
         }
-        let inode = match self.inode(ino) {
+        let inode = match self.inodes.inode(ino) {
             // The thread that removed its last name has already freed it.
             Err(crate::error::Error::Fs(vfs::Error::NotFound)) => return Ok(()),
             other => other?,
@@ -188,7 +188,7 @@ mod tests {
         let (dev, vol) = mounted(64, MountOptions::default());
         let d = dir(&vol, vol.root(), "d");
         let (removed, made) = std::thread::scope(|s| {
-            let hold = vol.orphans.hold();
+            let hold = vol.inodes.orphans.hold();
             let remover = s.spawn(|| vol.rmdir(vol.root(), b"d"));
             std::thread::sleep(A_WHILE);
             let maker = s.spawn(|| try_file(&vol, d, "inside"));
@@ -206,10 +206,10 @@ mod tests {
         let (dev, vol) = mounted(64, MountOptions::default());
         let (f, other) = (file(&vol, "f"), dir(&vol, vol.root(), "other"));
         vol.forget(f, 1);
-        let inode = vol.outer(f).unwrap();
+        let inode = vol.names.outer(f).unwrap();
         let (removed, linked) = std::thread::scope(|s| {
             // Between counting names and listing the orphan, the thread records the removed name.
-            let hold = vol.inode_table.gone.hold();
+            let hold = vol.inodes.inode_table.gone.hold();
             let remover = s.spawn(|| vol.unlink(vol.root(), b"f"));
             while inode.node.inode(|r| r.i_links.get()) > 0 {
                 std::thread::yield_now();
@@ -238,7 +238,7 @@ mod tests {
         write(&vol, f, 0, &blocks(3));
         vol.sync().unwrap();
         vol.forget(f, 1);
-        let inode = vol.outer(f).unwrap();
+        let inode = vol.names.outer(f).unwrap();
         let (removed, written) = std::thread::scope(|s| {
             let content = inode.content.read();
             let remover = s.spawn(|| vol.unlink(vol.root(), b"f"));
@@ -250,7 +250,7 @@ mod tests {
         });
         removed.unwrap();
         assert!(matches!(written, Ok(_) | Err(vfs::Error::NotFound)), "{written:?}");
-        assert!(vol.outer(f).is_err());
+        assert!(vol.names.outer(f).is_err());
         judge(&dev, &vol);
     }
 }

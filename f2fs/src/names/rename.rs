@@ -156,7 +156,7 @@ impl Names {
         };
 
         // The replaced inode may become an orphan.
-        let place = replaced.as_ref().filter(|_| !exchange).map(|_| self.orphans.place()).transpose()?;
+        let place = replaced.as_ref().filter(|_| !exchange).map(|_| self.inodes.orphans.place()).transpose()?;
         // Every block that will change is loaded first and stays in memory: a read error must not leave a name half
         // moved.
         let source = self.hold_entry(&from_dir, locked.from(), from_name)?.ok_or(vfs::Error::NotFound)?;
@@ -198,7 +198,7 @@ impl Names {
             None => self.remove_entry(&from_dir, locked.from(), from_name, old)?,
         }
 
-        let now = self.now();
+        let now = self.ctx.now();
         self.settle(&moving, moving_up, &to_dir, to_name, now)?;
         if let Some(r) = &replaced {
             if exchange {
@@ -263,10 +263,10 @@ impl Names {
         now: device::clock::Time,
     ) -> Result<()> {
         self.set_place(inode, new, name);
-        self.edit_inode(&inode.node, |r| touch(r, Touch::Changed, now));
+        self.nodes.edit_inode(&inode.node, |r| touch(r, Touch::Changed, now));
         if inode.kind != FileKind::Directory {
             // Roll-forward cannot move a name of the checkpoint, so an fsync may have to write a checkpoint.
-            self.edit_inode(&inode.node, |r| put_advise(r, Advise::LOST_PINO, true));
+            self.nodes.edit_inode(&inode.node, |r| put_advise(r, Advise::LOST_PINO, true));
             self.promises.renamed.lock().insert(inode.ino);
             return Ok(());
         }
@@ -281,13 +281,13 @@ impl Names {
     fn ancestors(&self, dir: &Arc<Inode>) -> Result<Vec<Ino>> {
         let (mut above, mut seen) = (vec![dir.ino], FxHashSet::default());
         let mut at = dir.clone();
-        while at.ino != self.sb.root {
+        while at.ino != self.ctx.sb.root {
             let up = self.parent(&at)?;
             if !seen.insert(up) {
                 return Err(Error::corrupt(format_args!("directory {}: its parents form a loop", dir.ino)));
             }
             above.push(up);
-            at = self.inode(up)?;
+            at = self.inodes.inode(up)?;
         }
         Ok(above)
     }
@@ -328,7 +328,7 @@ mod tests {
             dir(&vol, from, "a");
             let d = dir(&vol, vol.root(), "d");
             let (renamed, made) = std::thread::scope(|s| {
-                let hold = vol.orphans.hold();
+                let hold = vol.inodes.orphans.hold();
                 let renamer = s.spawn(|| vol.rename(ROOT, (from, b"a"), (vol.root(), b"d"), RenameFlags::empty()));
                 std::thread::sleep(A_WHILE);
                 let maker = s.spawn(|| try_file(&vol, d, "inside"));
@@ -350,8 +350,8 @@ mod tests {
             let b = dir(&vol, a, "b");
             let c = dir(&vol, b, "c");
             let record = |ino, parent: vfs::Ino| {
-                let inode = vol.outer(ino).unwrap();
-                vol.edit_inode(&inode.node, |r| r.i_pino = (parent.0 as u32).into());
+                let inode = vol.names.outer(ino).unwrap();
+                vol.nodes.edit_inode(&inode.node, |r| r.i_pino = (parent.0 as u32).into());
             };
             // A directory as kernels before 4.20 left it after a move.
             record(c, vol.root());

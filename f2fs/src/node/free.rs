@@ -49,8 +49,8 @@ impl Nodes {
                 self.node_cache.mark_dirty(node);
             }
         }
-        let age = self.mounted_seconds();
-        let mut seg = self.seg.lock();
+        let age = self.ctx.mounted_seconds();
+        let mut seg = self.logs.seg.lock();
         for (n, (_, a)) in gone.iter().enumerate().filter(|(_, (_, a))| a.is_real()) {
             if let Err(e) = seg.invalidate(*a, age) {
                 // A damaged volume. Blocks already removed stay counted as used, although nothing refers to them.
@@ -76,7 +76,7 @@ impl Nodes {
         }
         let inode = self.node(node.ino.nid())?;
         let (released, log) =
-            inode.inode(|r| (r.inline().contains(Inline::COMPRESS_RELEASED), r.log_cluster(self.sb.features)));
+            inode.inode(|r| (r.inline().contains(Inline::COMPRESS_RELEASED), r.log_cluster(self.ctx.sb.features)));
         if released {
             return Ok(marks);
         }

@@ -50,7 +50,7 @@ impl Place {
 pub(crate) fn addr_in(vol: &Nodes, node: &Node, bytes: &format::Block, slot: u32) -> BlockAddr {
     if node.nid == node.ino.nid() {
         let raw = RawInode::of(bytes);
-        raw.divide(vol.sb.features).map_or(BlockAddr::NULL, |d| raw.addr(d, slot))
+        raw.divide(vol.ctx.sb.features).map_or(BlockAddr::NULL, |d| raw.addr(d, slot))
     } else {
         BlockAddr(node::word(bytes, slot as usize))
     }
@@ -78,7 +78,7 @@ fn put_addr(
 ) {
     if node.nid == node.ino.nid() {
         let raw = RawInode::of_mut(bytes);
-        if let Ok(d) = raw.divide(vol.sb.features) {
+        if let Ok(d) = raw.divide(vol.ctx.sb.features) {
             debug_assert!(slot < d.addressed() || to == BlockAddr::NULL, "slot {slot} lies in the zone of deltas");
             put(raw, d, slot, to);
             raw.forget_extent();
@@ -109,12 +109,12 @@ fn empty_around(bytes: &format::Block, slot: u32) -> (u64, u64) {
 impl Nodes {
     /// The layout of an inode's address words.
     pub(crate) fn division(&self, raw: &RawInode) -> Result<Division> {
-        raw.divide(self.sb.features).at(|| format!("inode {}", raw.footer.ino.get()))
+        raw.divide(self.ctx.sb.features).at(|| format!("inode {}", raw.footer.ino.get()))
     }
 
     /// How many of a file's blocks are addressed by its inode and by its direct nodes.
     pub(crate) fn shape(&self, raw: &RawInode) -> Result<Shape> {
-        raw.shape(self.sb.features).at(|| format!("inode {}", raw.footer.ino.get()))
+        raw.shape(self.ctx.sb.features).at(|| format!("inode {}", raw.footer.ino.get()))
     }
 
     /// The node of an inode, if this number belongs to an inode.
@@ -250,7 +250,7 @@ impl Nodes {
         let _bytes = node.write();
         let entry = self.nat.get(node.nid)?;
         if entry.addr.is_real() {
-            self.seg.lock().invalidate(entry.addr, self.mounted_seconds())?;
+            self.logs.seg.lock().invalidate(entry.addr, self.ctx.mounted_seconds())?;
         }
         if !is_inode {
             self.promises.reshaped(node.ino);
@@ -295,7 +295,7 @@ mod tests {
     fn file(vol: &Volume, name: &str) -> Arc<crate::inode::Inode> {
         let new = NewNode { kind: FileKind::Regular, perm: 0o644, umask: 0, rdev: DeviceNumber::default() };
         let made = vol.mknod(Caller { uid: 0, gid: 0 }, vol.root(), name.as_bytes(), &new).unwrap();
-        vol.outer(made.attr.ino).unwrap()
+        vol.names.outer(made.attr.ino).unwrap()
     }
 
     /// A volume whose next warm node makes its log fill holes of a used segment. The log then reads that segment's
@@ -316,18 +316,18 @@ mod tests {
             vol.forget(vfs::Ino(u64::from(last.ino.0) - 519 + i), 1);
         }
         vol.sync().unwrap();
-        while vol.seg.lock().logs[LogType::WarmNode.index()].next < 511 {
-            let held = vol.cp.read();
-            vol.edit(&last.node, |_| ());
-            vol.write_nodes(&held, std::slice::from_ref(&last.node), Mark::Plain, Cause::Node).unwrap();
+        while vol.logs.seg.lock().logs[LogType::WarmNode.index()].next < 511 {
+            let held = vol.ctx.cp.read();
+            vol.nodes.edit(&last.node, |_| ());
+            vol.nodes.write_nodes(&held, std::slice::from_ref(&last.node), Mark::Plain, Cause::Node).unwrap();
         }
-        vol.seg.lock().threads_always = true;
+        vol.logs.seg.lock().threads_always = true;
         (dev, vol)
     }
 
     /// Makes all reads of segment summaries fail from now on.
     fn summaries_fail(dev: &Gate<Faulty<Memory>>, vol: &Volume) {
-        dev.inner().add(Fault::Place { op: Op::Read, blocks: vol.sb.ssa.0.into()..vol.sb.main.0.into() });
+        dev.inner().add(Fault::Place { op: Op::Read, blocks: vol.ctx.sb.ssa.0.into()..vol.ctx.sb.main.0.into() });
     }
 
     #[test]
@@ -338,23 +338,23 @@ mod tests {
         dev.stop(Op::Read, Some(Cause::Ssa.tag().cause));
         std::thread::scope(|s| {
             s.spawn(|| {
-                let held = vol.cp.read();
-                vol.write_nodes(&held, std::slice::from_ref(&doomed.node), Mark::Plain, Cause::Node).unwrap();
+                let held = vol.ctx.cp.read();
+                vol.nodes.write_nodes(&held, std::slice::from_ref(&doomed.node), Mark::Plain, Cause::Node).unwrap();
             });
             assert!(dev.await_one());
             // Drops the last reference; all earlier checks of the inode are done.
             let freer = s.spawn(|| {
-                let _change = vol.cp.read();
-                let place = vol.orphans.take(doomed.ino);
-                vol.inode_table.drop_inode(doomed.ino);
-                vol.free_node(&doomed.node, true).unwrap();
+                let _change = vol.ctx.cp.read();
+                let place = vol.inodes.orphans.take(doomed.ino);
+                vol.inodes.inode_table.drop_inode(doomed.ino);
+                vol.nodes.free_node(&doomed.node, true).unwrap();
                 drop(place);
             });
             // Time enough for the freer to finish if it does not wait for the writer.
             (0..30).take_while(|_| !freer.is_finished()).for_each(|_| std::thread::sleep(Duration::from_millis(10)));
             dev.go_on();
         });
-        assert_eq!(vol.nat.get(doomed.node.nid).unwrap().addr, BlockAddr::NULL);
+        assert_eq!(vol.nodes.nat.get(doomed.node.nid).unwrap().addr, BlockAddr::NULL);
         vol.unmount().unwrap();
         let report = fsck::check(&*dev, &fsck::Options::default()).unwrap();
         assert!(report.is_clean(), "{:?}", report.errors().take(4).collect::<Vec<_>>());
@@ -369,9 +369,9 @@ mod tests {
         let last = file(&vol, "last");
         summaries_fail(&dev, &vol);
         let write = || {
-            let held = vol.cp.read();
-            vol.edit(&last.node, |_| ());
-            vol.write_nodes(&held, std::slice::from_ref(&last.node), Mark::Plain, Cause::Node)
+            let held = vol.ctx.cp.read();
+            vol.nodes.edit(&last.node, |_| ());
+            vol.nodes.write_nodes(&held, std::slice::from_ref(&last.node), Mark::Plain, Cause::Node)
         };
         // The segment's last block; then the log needs another segment.
         write().unwrap();
@@ -390,12 +390,12 @@ mod tests {
         summaries_fail(&dev, &vol);
         let last = file(&vol, "last");
         vol.fsync(vfs::Ino(last.ino.0.into()), false).unwrap();
-        assert!(vol.seg.lock().chain_ends, "the log could not go on");
+        assert!(vol.logs.seg.lock().chain_ends, "the log could not go on");
         dev.inner().heal();
         let behind = file(&vol, "behind");
         vol.fsync(vfs::Ino(behind.ino.0.into()), false).unwrap();
         // Power cut: this mount writes nothing more.
-        let clock = vol.clock.clone();
+        let clock = vol.ctx.clock.clone();
         drop((last, behind, vol));
         let vol = Volume::mount(dev.clone(), clock, crate::MountOptions::default()).unwrap();
         for name in ["last", "behind"] {

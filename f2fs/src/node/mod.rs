@@ -32,10 +32,3 @@ pub struct Nodes {
     /// Keeps the order of node writes.
     pub(crate) node_io: Mutex<()>,
 }
-
-impl std::ops::Deref for Nodes {
-    type Target = Logs;
-    fn deref(&self) -> &Logs {
-        &self.logs
-    }
-}

@@ -69,7 +69,7 @@ impl Nodes {
         let out = self.place_nodes(nodes, mark, cause, &mut runs);
         // Nodes that got an address are written even if the log had no space for the rest, or a read failed.
         let wrote = runs.iter_mut().try_for_each(|run| self.write_run(run, cause));
-        if !self.health.is_sound() {
+        if !self.ctx.health.is_sound() {
             self.keep_unwritten(nodes);
         }
         if wrote.is_ok() && mark == (Mark::Fsync { dentry: true }) {
@@ -90,9 +90,9 @@ impl Nodes {
     }
 
     fn place_nodes(&self, nodes: &[Arc<Node>], mark: Mark, cause: Cause, runs: &mut [Run; 3]) -> Result<()> {
-        let cp_ver = self.cp_ver();
-        let age = self.mounted_seconds();
-        self.seg.lock().tally.begin_request();
+        let cp_ver = self.ctx.cp_ver();
+        let age = self.ctx.mounted_seconds();
+        self.logs.seg.lock().tally.begin_request();
         // The buffer of a written run is reused for the next.
         let mut spare = None;
         for node in nodes {
@@ -110,7 +110,7 @@ impl Nodes {
             let old = self.nat.get(node.nid)?;
             let owner = Summary { nid: node.nid, version: 0, slot: 0 };
             let placed = {
-                let mut seg = self.seg.lock();
+                let mut seg = self.logs.seg.lock();
                 // Checked under `node_io`, so that no other writer ends the chain before this node is in it.
                 if mark != Mark::Plain && seg.chain_ends {
                     return Err(crate::error::Error::no_space());
@@ -124,12 +124,14 @@ impl Nodes {
             f.next = placed.next;
             node::set_footer(&mut bytes, &f);
             if is_inode {
-                inode::seal(self.sb.features, self.checksum_seed, &mut bytes);
+                inode::seal(self.ctx.sb.features, self.ctx.checksum_seed, &mut bytes);
             } else if node::kind_of(f.offset) == NodeKind::Delta {
-                node::delta::seal(self.checksum_seed, &mut bytes);
+                node::delta::seal(self.ctx.checksum_seed, &mut bytes);
             }
             // On failure, the block is in the chain, but the NAT does not point to it.
-            self.nat.moved(node.nid, placed.addr, is_inode && f.fsync).inspect_err(|e| self.health.fail_for_good(e))?;
+            self.nat
+                .moved(node.nid, placed.addr, is_inode && f.fsync)
+                .inspect_err(|e| self.ctx.health.fail_for_good(e))?;
             if named {
                 self.promises.name_is_put(&bytes, placed.addr);
             }
@@ -167,10 +169,10 @@ impl Nodes {
 
     fn write_run(&self, run: &mut Run, cause: Cause) -> Result<()> {
         if !run.bytes.is_empty() {
-            self.place(run.start, (run.bytes.len() / 4096) as u32, cause as u8);
+            self.logs.place(run.start, (run.bytes.len() / 4096) as u32, cause as u8);
             // On failure, the NAT has addresses where nothing was written, and the chain has a gap.
-            let written = self.dev.write_for(Lba(run.start.0.into()), &run.bytes, &run.owners, cause as u8);
-            written.inspect_err(|e| self.health.fail(format_args!("nodes could not be written: {e}")))?;
+            let written = self.ctx.dev.write_for(Lba(run.start.0.into()), &run.bytes, &run.owners, cause as u8);
+            written.inspect_err(|e| self.ctx.health.fail(format_args!("nodes could not be written: {e}")))?;
             run.bytes.clear();
             run.owners.clear();
         }
@@ -209,11 +211,11 @@ impl Nodes {
         if addr == BlockAddr::NULL {
             return Err(vfs::Error::NotFound.into());
         }
-        if self.sb.locate(addr).is_none() {
+        if self.ctx.sb.locate(addr).is_none() {
             return Err(corrupt(format!("NAT entry of node {nid}: address {addr} is outside the main area")));
         }
         let mut bytes = self.node_cache.block(nid);
-        self.dev.read(Lba(addr.0.into()), &mut *bytes, Cause::Node.of(owner))?;
+        self.ctx.dev.read(Lba(addr.0.into()), &mut *bytes, Cause::Node.of(owner))?;
         let f = node::footer(&bytes);
         if f.nid != nid {
             let found = f.nid;
@@ -222,15 +224,15 @@ impl Nodes {
         let ino = f.ino;
         if ino.nid() == nid {
             use crate::error::At;
-            inode::verify_checksum(self.sb.features, self.checksum_seed, &bytes)
+            inode::verify_checksum(self.ctx.sb.features, self.ctx.checksum_seed, &bytes)
                 .and_then(|()| {
                     let raw = RawInode::of(&bytes);
-                    format::delta::verify(raw, self.sb.features)
+                    format::delta::verify(raw, self.ctx.sb.features)
                 })
                 .at(|| format!("inode {nid} at block {addr}"))?;
-        } else if node::kind_of(f.offset) == NodeKind::Delta && self.may_hold_deltas() {
+        } else if node::kind_of(f.offset) == NodeKind::Delta && self.ctx.may_hold_deltas() {
             use crate::error::At;
-            node::delta::verify(self.checksum_seed, &bytes)
+            node::delta::verify(self.ctx.checksum_seed, &bytes)
                 .at(|| format!("delta node {nid} of inode {ino} at block {addr}"))?;
         }
         Ok(self.node_cache.insert_read(nid, ino, bytes, current))

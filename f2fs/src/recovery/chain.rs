@@ -59,17 +59,17 @@ pub(super) fn addresses(features: Features, block: &Block) -> Vec<(u32, BlockAdd
 impl Volume {
     /// The chain since the checkpoint.
     pub(super) fn chain(&self) -> Result<Vec<Link>> {
-        let pack = self.cp.read();
+        let pack = self.ctx.cp.read();
         let cp = &pack.checkpoint;
         let mut at = {
-            let seg = self.seg.lock();
+            let seg = self.logs.seg.lock();
             let log = &seg.logs[LogType::WarmNode.index()];
-            self.sb.seg_start(log.seg).plus(log.next.into())
+            self.ctx.sb.seg_start(log.seg).plus(log.next.into())
         };
         let mut seen = FxHashSet::default();
         let mut out = Vec::new();
-        while self.sb.locate(at).is_some() && seen.insert(at) {
-            if self.seg.lock().is_valid(at) {
+        while self.ctx.sb.locate(at).is_some() && seen.insert(at) {
+            if self.logs.seg.lock().is_valid(at) {
                 break; // part of the checkpoint: nothing can have been written here since
             }
             let block = self.read_link(at)?;
@@ -90,7 +90,7 @@ impl Volume {
 
     /// True if an inode's checksum is right, either now or before its withdrawal.
     fn is_whole(&self, block: &Block, f: &Footer) -> bool {
-        let right = |b: &Block| inode::verify_checksum(self.sb.features, self.checksum_seed, b).is_ok();
+        let right = |b: &Block| inode::verify_checksum(self.ctx.sb.features, self.ctx.checksum_seed, b).is_ok();
         right(block) || {
             let mut marked = Box::new(*block);
             node::set_footer(&mut marked, &Footer { fsync: true, dentry: true, ..*f });
@@ -99,7 +99,7 @@ impl Volume {
     }
 
     fn makes_sense(&self, block: &Block, f: &Footer) -> bool {
-        let max = self.sb.max_nid();
+        let max = self.ctx.sb.max_nid();
         let numbers = (1..max).contains(&f.nid.0) && (1..max).contains(&f.ino.0);
         let is_inode = f.nid == f.ino.nid();
         let place = match node::kind_of(f.offset) {
@@ -108,20 +108,22 @@ impl Volume {
                 // set it in every inode of such a volume.
                 let bare = !RawInode::of(block).inline().contains(Inline::EXTRA_ATTR);
                 is_inode
-                    && !(bare && self.sb.features.contains(Features::INODE_CHECKSUM))
+                    && !(bare && self.ctx.sb.features.contains(Features::INODE_CHECKSUM))
                     && self.is_whole(block, f)
-                    && format::delta::verify(RawInode::of(block), self.sb.features).is_ok()
+                    && format::delta::verify(RawInode::of(block), self.ctx.sb.features).is_ok()
                     && FileKind::from_mode(RawInode::of(block).i_mode.get()).is_some()
             }
             NodeKind::Nothing => false,
             NodeKind::Delta => {
-                !is_inode && self.may_hold_deltas() && node::delta::verify(self.checksum_seed, block).is_ok()
+                !is_inode && self.ctx.may_hold_deltas() && node::delta::verify(self.ctx.checksum_seed, block).is_ok()
             }
             _ => !is_inode,
         };
         // Also for nodes without a mark: they are replayed if a marked node of the same inode follows.
         numbers
             && place
-            && addresses(self.sb.features, block).iter().all(|(_, a)| !a.is_real() || self.sb.locate(*a).is_some())
+            && addresses(self.ctx.sb.features, block)
+                .iter()
+                .all(|(_, a)| !a.is_real() || self.ctx.sb.locate(*a).is_some())
     }
 }

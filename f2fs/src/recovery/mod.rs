@@ -45,35 +45,35 @@ struct Promise {
 impl Volume {
     /// Brings a newly mounted volume to the state promised by fsync. No other thread uses it yet.
     pub(crate) fn recover(&self) -> Result<()> {
-        let clean = self.cp.read().checkpoint.flags.contains(CpFlags::UMOUNT);
-        let (chain, given_up) = match self.options.roll_forward {
+        let clean = self.ctx.cp.read().checkpoint.flags.contains(CpFlags::UMOUNT);
+        let (chain, given_up) = match self.ctx.options.roll_forward {
             RollForward::Replay => (self.chain()?, false),
             // Linux writes no checkpoint when it mounts a clean volume: a chain may follow a clean checkpoint.
             RollForward::GiveUp => (Vec::new(), self.chain().map_or(true, |chain| !chain.is_empty())),
             RollForward::Leave => (Vec::new(), false),
         };
-        let orphans = !self.orphans.is_empty();
+        let orphans = !self.inodes.orphans.is_empty();
         if clean && chain.is_empty() && !given_up && !orphans {
             return Ok(());
         }
         if !chain.is_empty() {
             self.protect(&chain)?;
         }
-        self.seg.lock().leave_unfit()?;
-        let held = self.cp.read();
-        self.free_orphans(&held);
+        self.logs.seg.lock().leave_unfit()?;
+        let held = self.ctx.cp.read();
+        self.names.free_orphans(&held);
         let replayed = self.replay(&held, &chain)?;
         drop(held);
         if replayed > 0 || orphans {
             log::info!("recovered {replayed} inodes from {} nodes written since the checkpoint", chain.len());
         }
-        self.changed.store(true, Ordering::Release);
-        self.checkpoint(Reason::Running)
+        self.ctx.changed.store(true, Ordering::Release);
+        self.cleaning.checkpoint(Reason::Running)
     }
 
     fn read_link(&self, addr: BlockAddr) -> Result<Box<Block>> {
         let mut b = Box::new([0; 4096]);
-        self.dev.read(Lba(addr.0.into()), &mut *b, Cause::Recovery.tag())?;
+        self.ctx.dev.read(Lba(addr.0.into()), &mut *b, Cause::Recovery.tag())?;
         Ok(b)
     }
 
@@ -82,15 +82,15 @@ impl Volume {
     fn protect(&self, chain: &[Link]) -> Result<()> {
         for link in chain {
             let block = self.read_link(link.addr)?;
-            let mut seg = self.seg.lock();
+            let mut seg = self.logs.seg.lock();
             seg.hold(link.addr)?;
-            for (_, a) in chain::addresses(self.sb.features, &block) {
+            for (_, a) in chain::addresses(self.ctx.sb.features, &block) {
                 if a.is_real() {
                     seg.hold(a)?;
                 }
             }
         }
-        let mut seg = self.seg.lock();
+        let mut seg = self.logs.seg.lock();
         LogType::ALL.into_iter().try_for_each(|log| seg.avoid_held(log))
     }
 
@@ -110,7 +110,7 @@ impl Volume {
             if promised.name != Some(i) {
                 continue;
             }
-            if self.nat.get(link.nid)?.addr == BlockAddr::NULL {
+            if self.nodes.nat.get(link.nid)?.addr == BlockAddr::NULL {
                 let block = self.read_link(link.addr)?;
                 self.recover_new(link, &block)?;
             }
@@ -122,7 +122,7 @@ impl Volume {
             if p.last.is_none_or(|last| last < i) {
                 continue;
             }
-            let inode = match self.inode(link.ino) {
+            let inode = match self.inodes.inode(link.ino) {
                 // The node with its name is not in the chain: there is no name to restore.
                 Err(crate::error::Error::Fs(vfs::Error::NotFound)) => {
                     promises.remove(&link.ino);
@@ -139,7 +139,7 @@ impl Volume {
         }
         for inode in nameless {
             log::warn!("inode {}: fsynced, but its directory is gone; dropped", inode.ino);
-            self.abandon(held, &inode)?;
+            self.names.abandon(held, &inode)?;
         }
         for dir in &displaced {
             self.settle_displaced(held, dir)?;
@@ -161,7 +161,7 @@ mod tests {
 
     fn again(dev: &Arc<Memory>, vol: &Volume, roll_forward: RollForward) -> Arc<Volume> {
         let options = MountOptions { roll_forward, ..MountOptions::default() };
-        Volume::mount(dev.clone(), vol.clock.clone(), options).unwrap()
+        Volume::mount(dev.clone(), vol.ctx.clock.clone(), options).unwrap()
     }
 
     #[test]
@@ -172,7 +172,7 @@ mod tests {
         vol.unmount().unwrap();
         let vol = again(&dev, &vol, RollForward::Replay);
         // As in Linux: the first change after the mount causes no checkpoint.
-        vol.untouched.store(false, Ordering::Release);
+        vol.ctx.untouched.store(false, Ordering::Release);
         write(&vol, f, 0, &blocks(90)[4096..]);
         vol.fsync(f, false).unwrap();
         assert!(vol.state().clean_unmount, "no checkpoint came between");

@@ -48,12 +48,12 @@ impl Volume {
         if name.is_empty() || name == b"." || name == b".." {
             return Err(no_name());
         }
-        let dir = match self.inode(parent) {
+        let dir = match self.inodes.inode(parent) {
             Ok(d) if d.kind == FileKind::Directory => d,
             Err(Error::Device(e)) => return Err(e.into()),
             _ => return Ok(false),
         };
-        let naming = self.naming(&dir);
+        let naming = self.names.naming(&dir);
         if !naming.is_encrypted() && (name.contains(&b'/') || name.contains(&0)) {
             return Err(no_name());
         }
@@ -62,23 +62,23 @@ impl Volume {
             _ => naming.hash(name),
         };
         let mut content = dir.content.write();
-        match self.find_exact(&dir, &mut content, (name, hash))? {
+        match self.names.find_exact(&dir, &mut content, (name, hash))? {
             Some(found) if found.ino == inode.ino => return Ok(true),
             Some(found) => {
-                let old = self.named(found.ino, &dir, name)?;
+                let old = self.names.named(found.ino, &dir, name)?;
                 if old.ino == dir.ino {
                     return Err(Error::corrupt(format_args!("directory {}: holds itself", dir.ino)));
                 }
-                let place = self.orphans.place()?;
-                self.redirect_entry(&dir, &mut content, name, found, (inode.ino, inode.kind))?;
+                let place = self.inodes.orphans.place()?;
+                self.names.redirect_entry(&dir, &mut content, name, found, (inode.ino, inode.kind))?;
                 drop(content);
                 if old.kind == FileKind::Directory {
                     displaced.push(Displaced { parent: dir, name: name.to_vec(), dir: old });
                 } else {
-                    self.unlinked(held, &old, place, None)?;
+                    self.names.unlinked(held, &old, place, None)?;
                 }
             }
-            None => self.insert_under(&dir, &mut content, (name, hash), inode.ino, inode.kind, None)?,
+            None => self.names.insert_under(&dir, &mut content, (name, hash), inode.ino, inode.kind, None)?,
         }
         Ok(true)
     }
@@ -86,10 +86,10 @@ impl Volume {
     /// After the whole replay: frees a displaced directory if it is empty, otherwise gives it another name.
     pub(super) fn settle_displaced(&self, held: &PackState, displaced: &Displaced) -> Result<()> {
         let Displaced { parent, name, dir } = displaced;
-        if self.is_empty_dir(dir, &mut dir.content.write())? {
-            let place = self.orphans.place()?;
-            self.add_links(parent, -1);
-            return self.unlinked(held, dir, place, None);
+        if self.names.is_empty_dir(dir, &mut dir.content.write())? {
+            let place = self.inodes.orphans.place()?;
+            self.names.add_links(parent, -1);
+            return self.names.unlinked(held, dir, place, None);
         }
         let mut content = parent.content.write();
         for n in 0u64.. {
@@ -99,9 +99,9 @@ impl Volume {
             }
             let mut other = name[..name.len().min(255 - suffix.len())].to_vec();
             other.extend_from_slice(suffix.as_bytes());
-            if self.find_entry(parent, &mut content, &other)?.is_none() {
-                self.insert_entry(parent, &mut content, &other, dir.ino, FileKind::Directory, None)?;
-                self.set_place(dir, parent, &other);
+            if self.names.find_entry(parent, &mut content, &other)?.is_none() {
+                self.names.insert_entry(parent, &mut content, &other, dir.ino, FileKind::Directory, None)?;
+                self.names.set_place(dir, parent, &other);
                 let (name, other) = (String::from_utf8_lossy(name), String::from_utf8_lossy(&other));
                 log::warn!("directory {name:?}: a file was fsynced under its name; it is now {other:?}");
                 break;

@@ -26,12 +26,12 @@ const BLOCK: u64 = 4096;
 impl Volume {
     /// Creates an empty inode that is not in the checkpoint, with its number.
     pub(super) fn recover_new(&self, link: &Link, src: &Block) -> Result<()> {
-        self.nat.claim(link.nid, link.ino)?;
-        self.space.take_node(true)?;
+        self.nodes.nat.claim(link.nid, link.ino)?;
+        self.nodes.space.take_node(true)?;
         let mut bytes = Box::new(*src);
         {
             let raw = RawInode::of_mut(&mut bytes);
-            let d = self.division(raw)?;
+            let d = self.nodes.division(raw)?;
             raw.i_size = 0.into();
             raw.i_blocks = 1.into();
             raw.i_links = 1.into();
@@ -40,20 +40,20 @@ impl Volume {
             delta::clear(raw, d);
             delta::set_root(raw, None);
             raw.forget_extent();
-            let d = self.division(raw)?;
+            let d = self.nodes.division(raw)?;
             raw.i_inline &= !(Inline::DATA | Inline::DATA_EXIST).bits();
             for slot in 0..d.direct_slots() {
                 raw.set_addr(d, slot, BlockAddr::NULL);
             }
         }
-        let node = self.node_cache.insert(link.nid, link.ino, bytes);
-        self.edit(&node, |_| ());
+        let node = self.nodes.node_cache.insert(link.nid, link.ino, bytes);
+        self.nodes.edit(&node, |_| ());
         Ok(())
     }
 
     /// Brings an inode to the state recorded in one of its nodes in the chain.
     pub(super) fn replay_link(&self, inode: &Arc<Inode>, link: &Link, src: &Block) -> Result<()> {
-        let shape = inode.node.inode(|r| self.shape(r))?;
+        let shape = inode.node.inode(|r| self.nodes.shape(r))?;
         let base = match shape.kind_of(node::footer(src).offset) {
             NodeKind::Inode => {
                 self.replay_inode(inode, src)?;
@@ -61,20 +61,20 @@ impl Volume {
             }
             NodeKind::Xattr => return self.replay_xattr(inode, src),
             NodeKind::Delta => {
-                self.replay_delta_node(&inode.node, src)?;
+                self.deltas.replay_delta_node(&inode.node, src)?;
                 if link.fsync {
-                    self.edit_inode(&inode.node, |r| put_stamp(r, &node::delta::stamp(src)));
+                    self.nodes.edit_inode(&inode.node, |r| put_stamp(r, &node::delta::stamp(src)));
                 }
                 return Ok(());
             }
             NodeKind::Direct { first } => u64::from(shape.direct_slots) + first,
             _ => return Ok(()),
         };
-        let slots = addresses(self.sb.features, src);
+        let slots = addresses(self.ctx.sb.features, src);
         if slots.is_empty() {
             return Ok(());
         }
-        let zone = node::kind_of(node::footer(src).offset) == NodeKind::Inode && self.may_hold_deltas();
+        let zone = node::kind_of(node::footer(src).offset) == NodeKind::Inode && self.ctx.may_hold_deltas();
         if inode.node.inode(|r| r.inline().contains(Inline::DATA)) {
             // The contents had moved out of the inode when this node was written; the inode block that records this
             // comes later.
@@ -83,16 +83,16 @@ impl Volume {
         self.replay_slots(inode, base, &slots)?;
         if zone {
             let from = RawInode::of(src);
-            let from_d = self.division(from)?;
-            let d = inode.node.inode(|r| self.division(r))?;
-            self.edit_inode(&inode.node, |r| delta::copy_zone(r, d, from, from_d));
+            let from_d = self.nodes.division(from)?;
+            let d = inode.node.inode(|r| self.nodes.division(r))?;
+            self.nodes.edit_inode(&inode.node, |r| delta::copy_zone(r, d, from, from_d));
         }
         Ok(())
     }
 
     fn empty_inline(&self, inode: &Arc<Inode>) -> Result<()> {
-        self.edit(&inode.node, |b| {
-            let area = self.division(RawInode::of(b))?.inline_area();
+        self.nodes.edit(&inode.node, |b| {
+            let area = self.nodes.division(RawInode::of(b))?.inline_area();
             b[area].fill(0);
             put_inline(RawInode::of_mut(b), Inline::DATA | Inline::DATA_EXIST, false);
             Ok(())
@@ -101,9 +101,9 @@ impl Volume {
 
     fn replay_inode(&self, inode: &Arc<Inode>, src: &Block) -> Result<()> {
         let new = RawInode::of(src);
-        let d = self.division(new)?;
+        let d = self.nodes.division(new)?;
         let (had, inline, size) =
-            inode.node.inode(|r| Ok::<_, Error>((self.division(r)?, r.inline(), r.i_size.get())))?;
+            inode.node.inode(|r| Ok::<_, Error>((self.nodes.division(r)?, r.inline(), r.i_size.get())))?;
         if (Division { zone: 0, ..had }) != (Division { zone: 0, ..d }) {
             return Err(Error::corrupt(format_args!(
                 "inode {}: synced with its address words divided as {d:?}, the checkpoint has {had:?}",
@@ -112,26 +112,26 @@ impl Volume {
         }
         // The slots of the old zone may hold addresses now; the new zone is written after all addresses are in their
         // slots.
-        self.edit_inode(&inode.node, |r| {
+        self.nodes.edit_inode(&inode.node, |r| {
             delta::drop_slots(r, had, 0..u32::MAX);
         });
         let (was_inline, is_inline) = (inline.contains(Inline::DATA), new.inline().contains(Inline::DATA));
         let shrunk = new.i_size.get() < size && !new.has_blocks_behind_end();
         if !was_inline && is_inline {
-            self.free_from(&inode.node, 0, KeptPages::Go)?;
+            self.files.free_from(&inode.node, 0, KeptPages::Go)?;
         } else if !was_inline && shrunk {
-            self.free_from(&inode.node, new.i_size.get().div_ceil(BLOCK), KeptPages::Stay)?;
+            self.files.free_from(&inode.node, new.i_size.get().div_ceil(BLOCK), KeptPages::Stay)?;
         }
         if new.i_xattr_nid.get() == 0
-            && let Some(node) = self.xattr_node(inode)?
+            && let Some(node) = self.xattrs.xattr_node(inode)?
         {
-            self.free_node(&node, false)?;
-            self.edit_inode(&inode.node, |r| {
+            self.nodes.free_node(&node, false)?;
+            self.nodes.edit_inode(&inode.node, |r| {
                 r.i_xattr_nid = 0.into();
                 r.i_blocks = r.i_blocks.get().saturating_sub(1).into();
             });
         }
-        self.edit(&inode.node, |b| {
+        self.nodes.edit(&inode.node, |b| {
             if is_inline {
                 b[d.inline_area()].copy_from_slice(&src[d.inline_area()]);
             } else if was_inline {
@@ -159,15 +159,15 @@ impl Volume {
     }
 
     fn replay_xattr(&self, inode: &Arc<Inode>, src: &Block) -> Result<()> {
-        let node = match self.xattr_node(inode)? {
+        let node = match self.xattrs.xattr_node(inode)? {
             Some(n) => n,
             None => {
-                let n = self.new_node(&inode.node, XATTR_NODE_OFFSET)?;
-                self.edit_inode(&inode.node, |r| r.i_xattr_nid = n.nid.0.into());
+                let n = self.nodes.new_node(&inode.node, XATTR_NODE_OFFSET)?;
+                self.nodes.edit_inode(&inode.node, |r| r.i_xattr_nid = n.nid.0.into());
                 n
             }
         };
-        self.edit(&node, |b| b[..FOOTER].copy_from_slice(&src[..FOOTER]));
+        self.nodes.edit(&node, |b| b[..FOOTER].copy_from_slice(&src[..FOOTER]));
         Ok(())
     }
 
@@ -175,21 +175,21 @@ impl Volume {
     fn replay_slots(&self, inode: &Arc<Inode>, base: u64, slots: &[(u32, BlockAddr)]) -> Result<()> {
         let any = slots.iter().any(|(_, a)| *a != BlockAddr::NULL);
         let place = match any {
-            true => self.make(&inode.node, base)?,
-            false => match self.find(&inode.node, base)? {
+            true => self.nodes.make(&inode.node, base)?,
+            false => match self.nodes.find(&inode.node, base)? {
                 Lookup::At(p) => p,
                 Lookup::Hole(_) => return Ok(()),
             },
         };
-        self.forget_extent(&inode.node);
+        self.nodes.forget_extent(&inode.node);
         let keep_size = inode.node.inode(|r| r.has_blocks_behind_end());
         for &(slot, want) in slots {
-            if place.addr(self, slot) == want || want == BlockAddr::COMPRESS {
+            if place.addr(&self.nodes, slot) == want || want == BlockAddr::COMPRESS {
                 continue;
             }
             let end = (base + u64::from(slot) + 1) * BLOCK;
             if want != BlockAddr::NULL && !keep_size && inode.size() <= end - BLOCK {
-                self.edit_inode(&inode.node, |r| r.i_size = end.into());
+                self.nodes.edit_inode(&inode.node, |r| r.i_size = end.into());
             }
             self.replay_slot(inode, &place, slot, want)?;
         }
@@ -197,30 +197,30 @@ impl Volume {
     }
 
     fn replay_slot(&self, inode: &Arc<Inode>, place: &Place, slot: u32, want: BlockAddr) -> Result<()> {
-        if want.is_real() && self.seg.lock().is_valid(want) {
+        if want.is_real() && self.logs.seg.lock().is_valid(want) {
             // A slot of an earlier node in the chain has this block; a later node took it over.
             self.evict(want)?;
         }
-        let have = place.addr(self, slot);
-        let age = self.mounted_seconds();
+        let have = place.addr(&self.nodes, slot);
+        let age = self.ctx.mounted_seconds();
         if have.is_real() {
-            self.seg.lock().invalidate(have, age)?;
+            self.logs.seg.lock().invalidate(have, age)?;
         }
         match (have == BlockAddr::NULL, want == BlockAddr::NULL) {
             (true, false) => {
-                self.space.take(1)?;
-                self.add_blocks(&inode.node, 1);
+                self.nodes.space.take(1)?;
+                self.nodes.add_blocks(&inode.node, 1);
             }
             (false, true) => {
-                self.space.give(1);
-                self.add_blocks(&inode.node, -1);
+                self.nodes.space.give(1);
+                self.nodes.add_blocks(&inode.node, -1);
             }
             _ => {}
         }
         if want.is_real() {
-            let version = self.nat.get(place.node.nid)?.version;
+            let version = self.nodes.nat.get(place.node.nid)?.version;
             let owner = Summary { nid: place.node.nid, version, slot: slot as u16 };
-            self.seg.lock().adopt(want, LogType::WarmData, owner, age)?;
+            self.logs.seg.lock().adopt(want, LogType::WarmData, owner, age)?;
         }
         self.set_slot(place, slot, want);
         Ok(())
@@ -228,38 +228,38 @@ impl Volume {
 
     fn set_slot(&self, place: &Place, slot: u32, to: BlockAddr) {
         let mut bytes = place.node.write();
-        set_addr_in(self, &place.node, &mut bytes, slot, to);
-        self.node_cache.mark_dirty(&place.node);
+        set_addr_in(&self.nodes, &place.node, &mut bytes, slot, to);
+        self.nodes.node_cache.mark_dirty(&place.node);
     }
 
     /// Removes a block from its present slot (kernel `check_index_in_prev_nodes`).
     fn evict(&self, addr: BlockAddr) -> Result<()> {
-        let owner = self.seg.lock().owner(addr)?;
+        let owner = self.logs.seg.lock().owner(addr)?;
         let nobody = || {
             Error::corrupt(format_args!(
                 "block {addr}: synced contents, but the segment table has it for node {} slot {}",
                 owner.nid, owner.slot
             ))
         };
-        let node = self.node(owner.nid).map_err(|e| match e {
+        let node = self.nodes.node(owner.nid).map_err(|e| match e {
             Error::Device(_) => e,
             _ => nobody(),
         })?;
         let slot = u32::from(owner.slot);
         let here = {
             let bytes = node.read();
-            addresses(self.sb.features, &bytes).get(slot as usize).is_some_and(|(_, a)| *a == addr)
-                && addr_in(self, &node, &bytes, slot) == addr
+            addresses(self.ctx.sb.features, &bytes).get(slot as usize).is_some_and(|(_, a)| *a == addr)
+                && addr_in(&self.nodes, &node, &bytes, slot) == addr
         };
         if !here {
             return Err(nobody());
         }
-        let holder = self.node(node.ino.nid())?;
+        let holder = self.nodes.node(node.ino.nid())?;
         self.set_slot(&Place { node, slot, slots: slot + 1 }, slot, BlockAddr::NULL);
-        self.forget_extent(&holder);
-        self.seg.lock().invalidate(addr, self.mounted_seconds())?;
-        self.space.give(1);
-        self.add_blocks(&holder, -1);
+        self.nodes.forget_extent(&holder);
+        self.logs.seg.lock().invalidate(addr, self.ctx.mounted_seconds())?;
+        self.nodes.space.give(1);
+        self.nodes.add_blocks(&holder, -1);
         Ok(())
     }
 }

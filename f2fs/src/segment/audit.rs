@@ -51,6 +51,6 @@ impl SegmentTable {
 impl Logs {
     /// Compares the numbers kept for every segment with its valid map. The error names the first difference.
     pub(crate) fn audit_segments(&self) -> Result<(), String> {
-        self.seg.lock().table.audit(self.sb.main_segs)
+        self.seg.lock().table.audit(self.ctx.sb.main_segs)
     }
 }

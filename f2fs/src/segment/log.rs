@@ -222,7 +222,7 @@ mod tests {
         }
         vol.sync().unwrap();
         {
-            let mut seg = vol.seg.lock();
+            let mut seg = vol.logs.seg.lock();
             seg.threads_always = true;
             for log in [LogType::HotData, LogType::WarmNode] {
                 seg.roll(log).unwrap();
@@ -233,15 +233,15 @@ mod tests {
         vol.unmount().unwrap();
 
         let options = MountOptions { mode: Mode::Lfs, ..MountOptions::default() };
-        let vol = Volume::mount(dev.clone(), vol.clock.clone(), options).unwrap();
-        let threaded = |vol: &Volume| vol.seg.lock().logs.iter().any(|log| log.threaded);
+        let vol = Volume::mount(dev.clone(), vol.ctx.clock.clone(), options).unwrap();
+        let threaded = |vol: &Volume| vol.logs.seg.lock().logs.iter().any(|log| log.threaded);
         assert!(threaded(&vol), "as the checkpoint has it");
         write(&vol, large, 4096, &blocks(3));
         vol.fsync(large, false).unwrap();
         assert!(!threaded(&vol));
         // Power cut.
         let left = std::sync::Arc::new(dev.fork());
-        let found = Volume::mount(left.clone(), vol.clock.clone(), MountOptions::default()).unwrap();
+        let found = Volume::mount(left.clone(), vol.ctx.clock.clone(), MountOptions::default()).unwrap();
         assert!(read(&found, large)[4096..4 * 4096] == blocks(3));
         judge(&left, &found);
         judge(&dev, &vol);

@@ -61,13 +61,6 @@ pub struct Logs {
     pub(crate) data_io: Mutex<()>,
 }
 
-impl std::ops::Deref for Logs {
-    type Target = Context;
-    fn deref(&self) -> &Context {
-        &self.ctx
-    }
-}
-
 /// Dirty blocks in memory that will need space in the log; input of the allocation rules.
 #[derive(Debug, Default)]
 pub struct Pressure {
@@ -451,24 +444,24 @@ mod tests {
         let (_, vol) = mounted(64, MountOptions { inline: false, ..MountOptions::default() });
         let f = file(&vol, "f");
         write(&vol, f, 0, &blocks(20));
-        vol.checkpoint(crate::pack::Reason::Running).unwrap();
-        let inode = vol.outer(f).unwrap();
-        let addr = vol.addr_of(&inode.node, 7).unwrap();
+        vol.cleaning.checkpoint(crate::pack::Reason::Running).unwrap();
+        let inode = vol.names.outer(f).unwrap();
+        let addr = vol.nodes.addr_of(&inode.node, 7).unwrap();
         // As on a volume with a damaged segment table.
-        vol.seg.lock().invalidate(addr, 0).unwrap();
+        vol.logs.seg.lock().invalidate(addr, 0).unwrap();
         let counts = || {
-            let seg = vol.seg.lock();
+            let seg = vol.logs.seg.lock();
             (seg.table.sums().total(), seg.logs.each_ref().map(|log| (log.seg, log.next)))
         };
         let before = counts();
         write(&vol, f, 7 * 4096, &blocks(1));
-        let held = vol.cp.read();
+        let held = vol.ctx.cp.read();
         let mut content = inode.content.write();
         let why = crate::segment::temperature::Writeback::Background;
-        let out = vol.write_back(&held, &inode, &mut content, why);
+        let out = vol.files.write_back(&held, &inode, &mut content, why);
         assert!(matches!(out, Err(Error::Fs(vfs::Error::Corrupt(_)))), "{out:?}");
         assert_eq!(counts(), before);
-        assert_eq!(vol.addr_of(&inode.node, 7).unwrap(), addr);
+        assert_eq!(vol.nodes.addr_of(&inode.node, 7).unwrap(), addr);
         drop((held, content));
     }
 }

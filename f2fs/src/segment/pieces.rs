@@ -35,7 +35,7 @@ impl SegmentTable {
 impl Logs {
     /// The current free fragments.
     pub(crate) fn free_fragments(&self) -> FreeFragments {
-        self.seg.lock().table.free_fragments(self.sb.main_segs)
+        self.seg.lock().table.free_fragments(self.ctx.sb.main_segs)
     }
 }
 

@@ -23,18 +23,18 @@ impl Begin for Volume {
 
 impl Volume {
     fn begin_on_host(&self, room: Room) -> Result<Change<'_>> {
-        self.check_writable()?;
-        self.note_use();
+        self.ctx.check_writable()?;
+        self.cleaning.note_use();
         self.check_host_room(room)?;
-        self.balance()?;
-        self.relieve_nat()?;
-        let cp = self.cp.read();
+        self.cleaning.balance()?;
+        self.checkpoints.relieve_nat()?;
+        let cp = self.ctx.cp.read();
         // The volume may have been unmounted, or have failed, during the wait.
-        self.check_writable()?;
+        self.ctx.check_writable()?;
         // Only now: a checkpoint in progress ends by clearing this flag.
-        let first = !self.changed.swap(true, Ordering::AcqRel);
-        if self.options.commit.is_some() {
-            self.changes.note(self.monotonic_ms(), first);
+        let first = !self.ctx.changed.swap(true, Ordering::AcqRel);
+        if self.ctx.options.commit.is_some() {
+            self.ctx.changes.note(self.ctx.monotonic_ms(), first);
         }
         Ok(Change { cp })
     }

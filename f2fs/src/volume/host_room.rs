@@ -17,8 +17,8 @@ impl Volume {
     /// Makes sure that the host has room for a change. The caller holds no lock except those of
     /// [`crate::inode::Steps`].
     pub(crate) fn check_host_room(&self, change: Room) -> Result<()> {
-        let Some(room) = &self.options.host_room else { return Ok(()) };
-        let covered = || room.covers(self.debt(self.writers.brought()) + BROUGHT, change);
+        let Some(room) = &self.ctx.options.host_room else { return Ok(()) };
+        let covered = || room.covers(self.files.debt(self.files.writers.brought()) + BROUGHT, change);
         if room.shortage().is_none() && covered() {
             return Ok(());
         }
@@ -32,7 +32,7 @@ impl Volume {
         let shortage = room.shortage().unwrap_or(0);
         let is_new = shortage > self.relieved.load(Acquire);
         if is_new || is_uncovered {
-            self.checkpoint(Reason::Running)?;
+            self.cleaning.checkpoint(Reason::Running)?;
         }
         if is_new {
             self.relieved.fetch_max(shortage, AcqRel);
@@ -42,7 +42,7 @@ impl Volume {
 
     /// Checks the host again; at the start of a shortage makes everything durable.
     pub(crate) fn watch_host_room(&self) -> Result<()> {
-        let Some(room) = &self.options.host_room else { return Ok(()) };
+        let Some(room) = &self.ctx.options.host_room else { return Ok(()) };
         room.renew();
         if room.is_short() { self.relieve(room, false) } else { Ok(()) }
     }

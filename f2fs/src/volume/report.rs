@@ -43,19 +43,19 @@ impl Volume {
     /// # Errors
     /// If the node table cannot be read.
     pub fn inode_address(&self, ino: Ino) -> Result<BlockAddr> {
-        Ok(self.nat.get(ino.nid())?.addr)
+        Ok(self.nodes.nat.get(ino.nid())?.addr)
     }
 
     /// The current state.
     pub fn state(&self) -> State {
         let (checkpoint_version, flags) = {
-            let cp = &self.cp.read().checkpoint;
+            let cp = &self.ctx.cp.read().checkpoint;
             (cp.version, cp.flags)
         };
-        let seg = self.seg.lock();
+        let seg = self.logs.seg.lock();
         State {
-            inodes: self.space.inodes(),
-            nodes: self.space.nodes(),
+            inodes: self.nodes.space.inodes(),
+            nodes: self.nodes.space.nodes(),
             free_segments: seg.table.free_segments(),
             prefree_segments: seg.table.prefree_segments(),
             dirty_segments: seg.table.dirty_count(),
@@ -78,9 +78,9 @@ impl Volume {
         let n = |c: &std::sync::atomic::AtomicU64| c.load(Ordering::Relaxed).to_string();
         let ms = |d: Duration| d.as_millis().to_string();
         let state = self.state();
-        let free = self.free_fragments();
+        let free = self.logs.free_fragments();
         let (small, small_blocks) = free.fragments();
-        let tuning = self.seg.lock().chooser.tuning;
+        let tuning = self.logs.seg.lock().chooser.tuning;
         let waits = c.waits.so_far();
         let wait = |percent| waits.percentile(percent).unwrap_or_default().as_micros().to_string();
         let urgency = match s.urgency {
@@ -89,9 +89,9 @@ impl Volume {
             Urgency::Low => 2,
             Urgency::Mid => 3,
         };
-        let since = self.monotonic_ms().saturating_sub(self.last_checkpoint.load(Ordering::Relaxed));
+        let since = self.ctx.monotonic_ms().saturating_sub(self.checkpoints.last_checkpoint.load(Ordering::Relaxed));
         let health = vfs::state::State {
-            failed: self.health.why(),
+            failed: self.ctx.health.why(),
             checkpoint: Some(state.checkpoint_version),
             age_s: Some(since / 1000),
         };
@@ -137,7 +137,7 @@ impl Volume {
         .into_iter()
         .map(|(k, v)| (k.to_owned(), v))
         .collect::<Vec<_>>();
-        let commit = self.options.commit.map_or(0, |commit| commit.after.as_secs());
+        let commit = self.ctx.options.commit.map_or(0, |commit| commit.after.as_secs());
         out.splice(0..0, health.lines().into_iter().chain([("commit_seconds".to_owned(), commit.to_string())]));
         for (level, count) in free.count.iter().enumerate() {
             out.push((format!("free_pieces_{}", vfs::FreeFragments::name(level)), count.to_string()));

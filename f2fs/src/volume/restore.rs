@@ -33,14 +33,14 @@ const STEPS: usize = 16;
 impl Volume {
     /// Ends the window if it is due, and folds deltas of files that are only read if the volume is idle.
     pub(crate) fn restore_if_due(&self) -> Result<()> {
-        if !self.may_hold_deltas() || !self.options.delta_return || self.is_read_only() {
+        if !self.ctx.may_hold_deltas() || !self.ctx.options.delta_return || self.ctx.is_read_only() {
             return Ok(());
         }
-        let now = self.clock.monotonic();
-        let mut hotness = self.hotness.lock();
+        let now = self.ctx.clock.monotonic();
+        let mut hotness = self.deltas.hotness.lock();
         if now.saturating_sub(hotness.since) >= WINDOW {
             hotness.since = now;
-            let files = self.inode_table.of_kind(FileKind::Regular).into_iter();
+            let files = self.inodes.inode_table.of_kind(FileKind::Regular).into_iter();
             let files: Vec<(Arc<Inode>, (u32, u32))> = files.map(|i| (i.clone(), i.heat.end_window())).collect();
             let point = |(reads, writes)| Point::of(reads, writes);
             let points: Vec<Point> = files.iter().filter(|(_, n)| *n != (0, 0)).map(|(_, n)| point(*n)).collect();
@@ -54,7 +54,7 @@ impl Volume {
                 }
                 let only_read = class == Class::Read;
                 inode.heat.set_only_read(only_read);
-                if only_read && self.delta_root(&inode.node).is_some() {
+                if only_read && self.deltas.delta_root(&inode.node).is_some() {
                     hotness.waiting.push(inode.ino);
                 }
             }
@@ -64,11 +64,11 @@ impl Volume {
             if !self.is_idle(now) {
                 break;
             }
-            let Some(ino) = self.hotness.lock().waiting.pop() else { break };
-            if let Some(inode) = self.inode_table.get(ino)
+            let Some(ino) = self.deltas.hotness.lock().waiting.pop() else { break };
+            if let Some(inode) = self.inodes.inode_table.get(ino)
                 && self.restore_some(&inode)?
             {
-                self.hotness.lock().waiting.push(ino);
+                self.deltas.hotness.lock().waiting.push(ino);
             }
         }
         Ok(())
@@ -77,35 +77,35 @@ impl Volume {
     /// When the current window of counting reads and writes began, and the files that were read or written in the
     /// previous one, if [`MountOptions::delta_return`](crate::MountOptions::delta_return) is on.
     pub fn file_heat(&self) -> (Duration, Vec<FileHeat>) {
-        let hotness = self.hotness.lock();
+        let hotness = self.deltas.hotness.lock();
         (hotness.since, hotness.last.clone())
     }
 
     /// True if the volume has been idle for the interval of cleaning.
     fn is_idle(&self, now: Duration) -> bool {
-        !self.used.load(Ordering::Relaxed) && self.cleaner.is_idle(now)
+        !self.ctx.used.load(Ordering::Relaxed) && self.cleaning.cleaner.is_idle(now)
     }
 
     /// Folds some deltas of a file's delta nodes; true if there are more.
     fn restore_some(&self, inode: &Arc<Inode>) -> Result<bool> {
         // Not `begin`, which counts as use of the volume.
-        self.balance()?;
-        let _held = self.cp.read();
-        self.check_writable()?;
+        self.cleaning.balance()?;
+        let _held = self.ctx.cp.read();
+        self.ctx.check_writable()?;
         let _content = inode.content.write();
         if inode.node.inode(|r| r.i_links.get()) == 0 {
             return Ok(false);
         }
-        let all: Vec<u64> = self.deltas(&inode.node)?.blocks().collect();
+        let all: Vec<u64> = self.deltas.deltas(&inode.node)?.blocks().collect();
         let (now, later) = all.split_at(all.len().min(STEP));
         if now.is_empty() {
             return Ok(false);
         }
-        self.changed.store(true, Ordering::Release);
-        or_wait(self.fold(&inode.node, now))?;
+        self.ctx.changed.store(true, Ordering::Release);
+        or_wait(self.files.fold(&inode.node, now))?;
         self.counters.restored.fetch_add(now.len() as u64, Ordering::Relaxed);
         // A page that cannot be rebuilt keeps its delta, and would be retried forever.
-        let left = self.deltas(&inode.node)?.blocks().count();
+        let left = self.deltas.deltas(&inode.node)?.blocks().count();
         Ok(!later.is_empty() && left < all.len())
     }
 }

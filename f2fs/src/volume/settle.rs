@@ -141,9 +141,9 @@ impl Volume {
     /// If an inode cannot be read.
     pub fn count_deltas(&self) -> Result<DeltaCount> {
         let mut count = DeltaCount::default();
-        for nid in (self.sb.root.0..self.sb.max_nid()).map(Nid) {
-            let Some(node) = self.inode_node(nid)? else { continue };
-            let (deltas, bytes) = self.deltas_of(&node)?;
+        for nid in (self.ctx.sb.root.0..self.ctx.sb.max_nid()).map(Nid) {
+            let Some(node) = self.nodes.inode_node(nid)? else { continue };
+            let (deltas, bytes) = self.deltas.deltas_of(&node)?;
             let (deltas, bytes) = (deltas as u64, bytes as u64);
             count.inodes += u64::from(deltas > 0);
             count.deltas += deltas;
@@ -154,23 +154,23 @@ impl Volume {
 
     /// Folds an inode's deltas and frees its delta nodes; returns how many deltas it had.
     fn settle_inode(&self, nid: Nid) -> Result<u64> {
-        let Some(node) = self.inode_node(nid)? else { return Ok(0) };
-        let (count, _) = self.deltas_of(&node)?;
-        if self.holds_deltas(&node) {
+        let Some(node) = self.nodes.inode_node(nid)? else { return Ok(0) };
+        let (count, _) = self.deltas.deltas_of(&node)?;
+        if self.deltas.holds_deltas(&node) {
             let fold = || {
                 let _change = self.begin()?;
-                self.fold_all(&node)?;
-                self.free_delta_nodes(&node).map(drop)
+                self.files.fold_all(&node)?;
+                self.deltas.free_delta_nodes(&node).map(drop)
             };
             let mut left = usize::MAX;
             while let Err(e) = fold() {
                 // A checkpoint frees the overwritten blocks.
-                let now = self.deltas_of(&node)?.0;
+                let now = self.deltas.deltas_of(&node)?.0;
                 if !matches!(e, Error::Fs(vfs::Error::NoSpace)) || now >= left {
                     return Err(e);
                 }
                 left = now;
-                self.checkpoint(Reason::Running)?;
+                self.cleaning.checkpoint(Reason::Running)?;
             }
         }
         Ok(count as u64)

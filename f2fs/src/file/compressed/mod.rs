@@ -49,7 +49,7 @@ pub(crate) fn cluster_of(index: u64, method: Method) -> Range<u64> {
 /// An inode's compression method; `None` if it is not a compressed file.
 pub(crate) fn method_of(vol: &Files, raw: &RawInode) -> Result<Option<Method>> {
     let place = || format!("inode {}", raw.footer.ino.get());
-    if !vol.has(Features::COMPRESSION) || raw.log_cluster(vol.sb.features).at(place)?.is_none() {
+    if !vol.ctx.has(Features::COMPRESSION) || raw.log_cluster(vol.ctx.sb.features).at(place)?.is_none() {
         return Ok(None);
     }
     let extra = raw.extra().filter(|_| raw.extra_isize() >= extra_end::COMPRESS);
@@ -62,7 +62,7 @@ pub(crate) fn method_of(vol: &Files, raw: &RawInode) -> Result<Option<Method>> {
 impl Files {
     /// A file's compression method; `None` if it is not a compressed file.
     pub(crate) fn clusters(&self, inode: &Inode) -> Result<Option<Method>> {
-        if inode.kind != FileKind::Regular || !self.has(Features::COMPRESSION) {
+        if inode.kind != FileKind::Regular || !self.ctx.has(Features::COMPRESSION) {
             return Ok(None);
         }
         inode.node.inode(|r| method_of(self, r))
@@ -78,8 +78,8 @@ impl Files {
 
     /// True if a cluster is packed on the volume; `index` is any of its blocks.
     pub(crate) fn is_packed(&self, inode: &Inode, method: Method, index: u64) -> Result<bool> {
-        Ok(match self.find(&inode.node, index)? {
-            Lookup::At(p) => p.addr(self, mark_slot(p.slot, method)) == BlockAddr::COMPRESS,
+        Ok(match self.nodes.find(&inode.node, index)? {
+            Lookup::At(p) => p.addr(&self.nodes, mark_slot(p.slot, method)) == BlockAddr::COMPRESS,
             Lookup::Hole(_) => false,
         })
     }
@@ -128,7 +128,7 @@ impl Files {
             return Err(vfs::Error::NoKey.into());
         }
         let first = cluster_of(index, method).start;
-        let Lookup::At(place) = self.find(&inode.node, first)? else {
+        let Lookup::At(place) = self.nodes.find(&inode.node, first)? else {
             return Err(Error::corrupt(format_args!("inode {}: no node for file block {first}", inode.ino)));
         };
         plain.resize(method.cluster_bytes(), 0);
@@ -139,19 +139,19 @@ impl Files {
         let addrs: Vec<BlockAddr> = {
             let bytes = place.node.read();
             let slots = place.slot + 1..place.slot + method.cluster_blocks();
-            slots.map(|slot| addr_in(self, &place.node, &bytes, slot)).take_while(|a| a.is_real()).collect()
+            slots.map(|slot| addr_in(&self.nodes, &place.node, &bytes, slot)).take_while(|a| a.is_real()).collect()
         };
         for addr in &addrs {
-            self.check_data_addr(*addr, inode.ino, first)?;
+            self.ctx.check_data_addr(*addr, inode.ino, first)?;
         }
         let mut packed = vec![[0; 4096]; addrs.len()];
         let mut done = 0;
         for run in addrs.chunk_by(|a, b| a.plus(1) == *b) {
             let tag = Cause::Compressed.of(inode.ino);
-            self.dev.read(Lba(run[0].0.into()), packed[done..done + run.len()].as_flattened_mut(), tag)?;
+            self.ctx.dev.read(Lba(run[0].0.into()), packed[done..done + run.len()].as_flattened_mut(), tag)?;
             done += run.len();
         }
-        self.compute(self.options.compress_costs.unpack(method), Cause::Decompress.of(inode.ino));
+        self.ctx.compute(self.ctx.options.compress_costs.unpack(method), Cause::Decompress.of(inode.ino));
         method
             .decompress(packed.as_flattened(), plain)
             .map_err(|e| Error::corrupt(format_args!("inode {}, cluster at file block {first}: {e}", inode.ino)))
@@ -176,7 +176,7 @@ impl Files {
     fn keep_cluster(&self, inode: &Arc<Inode>, content: &mut Content, first: u64, plain: &[u8]) {
         let pages = plain.as_chunks::<4096>().0;
         let fresh = (first..).zip(pages).filter(|(i, page)| content.pages.insert(*i, Box::new(**page)).is_none());
-        inode.gained_dirty(self, fresh.count());
+        inode.gained_dirty(&self.inodes, fresh.count());
     }
 
     /// First step of a write at `offset`: if the cluster there is packed, loads it. If `data` replaces all of it, it
@@ -291,9 +291,9 @@ mod tests {
             let f = file(&vol, "f");
             write(&vol, f, 0, &[7; 16_384]);
             vol.sync().unwrap();
-            let inode = vol.outer(f).unwrap();
-            assert!(vol.is_packed(&inode, vol.clusters(&inode).unwrap().unwrap(), 0).unwrap());
-            vol.edit_inode(&inode.node, |r| r.i_size = 5000.into());
+            let inode = vol.names.outer(f).unwrap();
+            assert!(vol.files.is_packed(&inode, vol.files.clusters(&inode).unwrap().unwrap(), 0).unwrap());
+            vol.nodes.edit_inode(&inode.node, |r| r.i_size = 5000.into());
             assert_eq!(read(&vol, f), [7; 5000]);
             grow(&vol, f);
             let have = read(&vol, f);

@@ -25,7 +25,7 @@ impl Files {
             let _admitted = self.admit(BATCH as u64);
             let change = volume.begin()?;
             let mut content = inode.content.write();
-            self.check_there(inode)?;
+            self.inodes.check_there(inode)?;
             self.check_plain(inode)?;
             self.check_has_room(inode)?;
             let Some(method) = self.clusters(inode)? else {
@@ -34,7 +34,7 @@ impl Files {
             let end = inode.size().div_ceil(BLOCK);
             let mut brought = 0;
             while at < end && brought < BATCH {
-                if let Lookup::Hole(blocks) = self.find(&inode.node, at)? {
+                if let Lookup::Hole(blocks) = self.nodes.find(&inode.node, at)? {
                     at = blocks.end;
                     continue;
                 }
@@ -63,9 +63,9 @@ impl Files {
         if content.pages.contains_key(&index) {
             return Ok(());
         }
-        if let Some(page) = self.load_stored(inode, index)? {
+        if let Some(page) = self.deltas.load_stored(inode, index)? {
             content.pages.insert(index, page);
-            inode.gained_dirty(self, 1);
+            inode.gained_dirty(&self.inodes, 1);
         }
         Ok(())
     }

@@ -56,8 +56,8 @@ impl Files {
     /// Counts the compressed files of the volume. Reads every inode.
     pub(crate) fn count_compressed(&self) -> Result<CompressedCount> {
         let mut count = CompressedCount::default();
-        for nid in (self.sb.root.0..self.sb.max_nid()).map(Nid) {
-            let Some(node) = self.inode_node(nid)? else { continue };
+        for nid in (self.ctx.sb.root.0..self.ctx.sb.max_nid()).map(Nid) {
+            let Some(node) = self.nodes.inode_node(nid)? else { continue };
             node.inode(|r| {
                 if method_of(self, r)?.is_some() {
                     count.files += 1;
@@ -84,12 +84,12 @@ impl Files {
         let (mut at, end) = (0, inode.size().div_ceil(super::BLOCK));
         let mut out = Vec::new();
         while at < end {
-            let (blocks, place) = self.stretch(&inode.node, at)?;
+            let (blocks, place) = self.nodes.stretch(&inode.node, at)?;
             at = blocks.end;
             let Some(place) = place else { continue };
             let bytes = place.node.read();
             for slot in (0..place.slots).step_by(n as usize) {
-                let addr = |k| addr_in(self, &place.node, &bytes, slot + k);
+                let addr = |k| addr_in(&self.nodes, &place.node, &bytes, slot + k);
                 if addr(0) == BlockAddr::COMPRESS {
                     let blocks = (1..n).take_while(|k| addr(*k).is_real()).count() as u32;
                     out.push(Packed { node: place.node.clone(), slot, blocks });
@@ -110,14 +110,14 @@ impl Files {
         self.check_plain(inode)?;
         let change = volume.begin()?;
         let mut content = inode.content.write();
-        self.check_there(inode)?;
+        self.inodes.check_there(inode)?;
         let Some(method) = self.clusters(inode)? else {
             return Err(vfs::Error::Invalid("the file is not a compressed one").into());
         };
         self.write_clusters(&change, inode, &mut content, method, Which::All, Pack::Mount)?;
         let out = f(method)?;
-        let now = self.now();
-        self.edit_inode(&inode.node, |r| touch(r, Touch::Changed, now));
+        let now = self.ctx.now();
+        self.nodes.edit_inode(&inode.node, |r| touch(r, Touch::Changed, now));
         Ok(out)
     }
 
@@ -135,19 +135,19 @@ impl Files {
             for packed in self.packed_clusters(inode, method)? {
                 let mut bytes = packed.node.write();
                 for slot in packed.slot + packed.blocks + 1..packed.slot + method.cluster_blocks() {
-                    if addr_in(self, &packed.node, &bytes, slot) != BlockAddr::NULL {
-                        set_addr_in(self, &packed.node, &mut bytes, slot, BlockAddr::NULL);
+                    if addr_in(&self.nodes, &packed.node, &bytes, slot) != BlockAddr::NULL {
+                        set_addr_in(&self.nodes, &packed.node, &mut bytes, slot, BlockAddr::NULL);
                         given += 1;
                     }
                 }
                 // The mark stays but no longer counts.
-                self.space.unwritten_by(-1);
+                self.nodes.space.unwritten_by(-1);
                 given += 1;
-                self.node_cache.mark_dirty(&packed.node);
+                self.nodes.node_cache.mark_dirty(&packed.node);
             }
-            self.space.give(given);
-            self.add_blocks(&inode.node, -(given as i64));
-            self.edit_inode(&inode.node, |r| {
+            self.nodes.space.give(given);
+            self.nodes.add_blocks(&inode.node, -(given as i64));
+            self.nodes.edit_inode(&inode.node, |r| {
                 r.add_saved_blocks(-(saved as i64));
                 put_inline(r, Inline::COMPRESS_RELEASED, true);
             });
@@ -164,17 +164,17 @@ impl Files {
             let n = method.cluster_blocks();
             let all = self.packed_clusters(inode, method)?;
             let taken = all.iter().map(|packed| u64::from(n - packed.blocks)).sum();
-            self.space.take(taken)?;
+            self.nodes.space.take(taken)?;
             for packed in &all {
                 let mut bytes = packed.node.write();
                 for slot in packed.slot + packed.blocks + 1..packed.slot + n {
-                    set_addr_in(self, &packed.node, &mut bytes, slot, BlockAddr::NEW);
+                    set_addr_in(&self.nodes, &packed.node, &mut bytes, slot, BlockAddr::NEW);
                 }
-                self.space.unwritten_by(1);
-                self.node_cache.mark_dirty(&packed.node);
+                self.nodes.space.unwritten_by(1);
+                self.nodes.node_cache.mark_dirty(&packed.node);
             }
-            self.add_blocks(&inode.node, taken as i64);
-            self.edit_inode(&inode.node, |r| {
+            self.nodes.add_blocks(&inode.node, taken as i64);
+            self.nodes.edit_inode(&inode.node, |r| {
                 r.add_saved_blocks(taken as i64);
                 put_inline(r, Inline::COMPRESS_RELEASED, false);
             });

@@ -81,7 +81,7 @@ impl Files {
         which: Which,
         pack: Pack,
     ) -> Result<bool> {
-        let packs = match (pack, self.options.compress.mode) {
+        let packs = match (pack, self.ctx.options.compress.mode) {
             (Pack::Yes, _) | (Pack::Mount, Mode::Fs) => true,
             (Pack::No, _) | (Pack::Mount, Mode::User) => false,
         };
@@ -103,7 +103,7 @@ impl Files {
                 let inside = (cluster.end - 1) * BLOCK < inode.size();
                 let packed = packer.as_mut().filter(|_| pages == n && inside).and_then(|packer| {
                     let plain: Vec<Block> = content.pages.range(cluster.clone()).map(|(_, page)| **page).collect();
-                    self.compute(self.options.compress_costs.pack(method), Cause::Compress.of(inode.ino));
+                    self.ctx.compute(self.ctx.options.compress_costs.pack(method), Cause::Compress.of(inode.ino));
                     packer.pack(plain.as_flattened())
                 });
                 blocks += packed.as_ref().map_or(pages, Vec::len);
@@ -116,7 +116,7 @@ impl Files {
             for cluster in &ready[..placed] {
                 let gone: Vec<u64> = content.pages.range(cluster.blocks.clone()).map(|(i, _)| *i).collect();
                 gone.iter().for_each(|i| drop(content.pages.remove(i)));
-                inode.lost_dirty(self, gone.len());
+                inode.lost_dirty(&self.inodes, gone.len());
             }
             moved |= placed > 0;
             out?;
@@ -133,7 +133,7 @@ impl Files {
         log: LogType,
         ready: &[Ready],
     ) -> Result<(usize, Result<()>)> {
-        let _order = self.in_order();
+        let _order = self.logs.in_order();
         let mut run = Run::default();
         let mut out = Ok(());
         let mut done = 0;
@@ -141,9 +141,9 @@ impl Files {
             match self.place_cluster(inode, content, method, log, cluster) {
                 Ok(placed) => {
                     let cause = if cluster.packed.is_some() { Cause::Compressed } else { Cause::UserData };
-                    self.add_blocks(&inode.node, placed.taken as i64 - placed.freed as i64);
+                    self.nodes.add_blocks(&inode.node, placed.taken as i64 - placed.freed as i64);
                     if placed.saved != 0 {
-                        self.edit_inode(&inode.node, |r| r.add_saved_blocks(placed.saved));
+                        self.nodes.edit_inode(&inode.node, |r| r.add_saved_blocks(placed.saved));
                     }
                     for (addr, block) in placed.at {
                         run.push(self, addr, block, cause.of(inode.ino))?;
@@ -157,14 +157,14 @@ impl Files {
             }
         }
         if done > 0 {
-            self.forget_extent(&inode.node);
+            self.nodes.forget_extent(&inode.node);
         }
         run.write(self, run.tag())?;
         let packed = ready[..done].iter().filter_map(|r| r.packed.as_ref());
         let (clusters, blocks) = packed.fold((0, 0), |(n, blocks), p| (n + 1, blocks + p.len() as u64));
-        self.counters.packed_clusters.fetch_add(clusters, Ordering::Relaxed);
+        self.ctx.counters.packed_clusters.fetch_add(clusters, Ordering::Relaxed);
         let saved = clusters * u64::from(method.cluster_blocks()) - blocks;
-        self.counters.packed_saved.fetch_add(saved, Ordering::Relaxed);
+        self.ctx.counters.packed_saved.fetch_add(saved, Ordering::Relaxed);
         Ok((done, out))
     }
 
@@ -178,18 +178,18 @@ impl Files {
         cluster: &'b Ready,
     ) -> Result<Placed<'b>> {
         let first = cluster.blocks.start;
-        let place = self.make(&inode.node, first)?;
-        let version = self.nat.get(place.node.nid)?.version;
-        let age = self.mounted_seconds();
+        let place = self.nodes.make(&inode.node, first)?;
+        let version = self.nodes.nat.get(place.node.nid)?.version;
+        let age = self.ctx.mounted_seconds();
         let n = method.cluster_blocks();
         let end = inode.size().div_ceil(BLOCK);
         let mut bytes = place.node.write();
-        let mut seg = self.seg.lock();
-        let old: Vec<BlockAddr> = (0..n).map(|k| addr_in(self, &place.node, &bytes, place.slot + k)).collect();
+        let mut seg = self.logs.seg.lock();
+        let old: Vec<BlockAddr> = (0..n).map(|k| addr_in(&self.nodes, &place.node, &bytes, place.slot + k)).collect();
         let mut real: Vec<BlockAddr> = old.iter().copied().filter(|a| a.is_real()).collect();
         real.sort_unstable();
         for addr in &real {
-            self.check_data_addr(*addr, inode.ino, first)?;
+            self.ctx.check_data_addr(*addr, inode.ino, first)?;
             seg.check_there(*addr)?;
         }
         if real.windows(2).any(|w| w[0] == w[1]) {
@@ -216,7 +216,7 @@ impl Files {
         let with_room = others.iter().filter(|(_, a)| *a != BlockAddr::NULL).map(|(k, _)| *k);
         let used = blocks.iter().map(|(k, _)| *k).chain(with_room);
         let taken = used.filter(|k| old[*k as usize] == BlockAddr::NULL).count() as u64;
-        self.space.take(taken)?;
+        self.nodes.space.take(taken)?;
         let mut to = Vec::with_capacity(blocks.len());
         seg.tally.begin_request();
         for (k, _) in &blocks {
@@ -227,7 +227,7 @@ impl Files {
                     for addr in to {
                         seg.invalidate(addr, age)?;
                     }
-                    self.space.give(taken);
+                    self.nodes.space.give(taken);
                     return Err(e);
                 }
             }
@@ -241,10 +241,10 @@ impl Files {
                 seg.invalidate(before, age)?;
             }
             freed += u64::from(addr == BlockAddr::NULL && before != BlockAddr::NULL);
-            set_addr_in(self, &place.node, &mut bytes, place.slot + k, addr);
+            set_addr_in(&self.nodes, &place.node, &mut bytes, place.slot + k, addr);
         }
-        self.node_cache.mark_dirty(&place.node);
-        self.space.give(freed);
+        self.nodes.node_cache.mark_dirty(&place.node);
+        self.nodes.space.give(freed);
         let saved = cluster.packed.as_ref().map_or(0, |packed| i64::from(n) - packed.len() as i64);
         let at = to.into_iter().zip(blocks).map(|(addr, (_, block))| (addr, block)).collect();
         Ok(Placed { at, freed, taken, saved: saved - saved_before })
