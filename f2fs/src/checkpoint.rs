@@ -11,15 +11,12 @@
 mod invariants;
 
 use crate::context::Context;
-use crate::delta::Deltas;
-use crate::dir::Names;
 use crate::file::Files;
 use crate::inode::Inodes;
 use crate::invariant::Sound;
 use crate::node::Nodes;
 use crate::promises::Promises;
 use crate::segment::Logs;
-use crate::xattr::Xattrs;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -45,10 +42,7 @@ pub struct Checkpoints {
     pub(crate) promises: Arc<Promises>,
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) inodes: Arc<Inodes>,
-    pub(crate) xattrs: Arc<Xattrs>,
-    pub(crate) deltas: Arc<Deltas>,
     pub(crate) files: Arc<Files>,
-    pub(crate) names: Arc<Names>,
     /// Which counts were right at mount.
     pub(crate) sound: Sound,
     /// Monotonic time of the last checkpoint, in milliseconds.
@@ -99,7 +93,7 @@ impl Checkpoints {
     /// Writes every dirty node.
     pub(crate) fn flush_all_nodes(&self, held: &PackState, cause: Cause) -> Result<()> {
         loop {
-            let dirty = self.nodes.node_cache.dirty();
+            let dirty = self.nodes.cache.dirty();
             if dirty.iter().all(|n| !n.is_dirty()) {
                 return Ok(());
             }
@@ -193,7 +187,7 @@ impl Checkpoints {
         self.ctx.untouched.store(false, Ordering::Release);
         self.nodes.space.checkpointed();
         self.promises.kept(|ino, note| {
-            if let Some(node) = self.nodes.node_cache.get(ino.nid()) {
+            if let Some(node) = self.nodes.cache.get(ino.nid()) {
                 note(node.ino, &node.read());
             }
         });

@@ -93,7 +93,7 @@ impl Volume {
         let since = self.nodes.nat.since_checkpoint(inode.ino.nid());
         (since.checkpointed || since.fsynced)
             && inode.dirty.load(Ordering::Acquire) == 0
-            && self.nodes.node_cache.dirty_of(inode.ino).is_empty()
+            && self.nodes.cache.dirty_of(inode.ino).is_empty()
             && !self.promises.strays.lock().contains(&inode.ino)
     }
 
@@ -190,7 +190,7 @@ impl Volume {
             // Another fsync has overwritten a block in place and not flushed it yet. The block may now be a base.
             in_order = false;
         }
-        let dirty = self.nodes.node_cache.dirty_of(ino);
+        let dirty = self.nodes.cache.dirty_of(ino);
         let of_kind = |wanted: fn(NodeKind) -> bool| -> Vec<Arc<Node>> {
             let is_wanted = |n: &&Arc<Node>| wanted(node::kind_of(node::footer(&n.read()).offset));
             dirty.iter().filter(|n| n.nid != ino.nid()).filter(is_wanted).cloned().collect()
@@ -294,7 +294,7 @@ mod tests {
         std::thread::scope(|s| {
             s.spawn(|| {
                 let held = vol.ctx.cp.read();
-                vol.nodes.write_nodes(&held, &vol.nodes.node_cache.dirty(), Mark::Plain, Cause::Node).unwrap();
+                vol.nodes.write_nodes(&held, &vol.nodes.cache.dirty(), Mark::Plain, Cause::Node).unwrap();
             });
             assert!(dev.await_one());
             let before = flushes();

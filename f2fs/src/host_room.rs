@@ -1,7 +1,7 @@
 //! Does the host have room for everything that this volume has accepted?
 //!
 //! A sparse image cannot grow if its host's file system is full. [`HostRoom`](device::HostRoom) holds ballast there,
-//! and every change first checks that the ballast covers all blocks that a checkpoint would write ([`Volume::debt`]).
+//! and every change first checks that the ballast covers all blocks that a checkpoint would write ([`Files::debt`]).
 //! Left out: what happens otherwise (`volume::host_room`).
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -24,7 +24,7 @@ impl Files {
         let contents = self.logs.pressure.data.load(Relaxed) + self.logs.pressure.dents.load(Relaxed) + brought;
         // Worst case: each content block changes a different node, each node a different NAT block, each block a
         // different segment.
-        let nodes = (self.nodes.node_cache.dirty_count() + contents).min(self.nodes.space.nodes().into());
+        let nodes = (self.nodes.cache.dirty_count() + contents).min(self.nodes.space.nodes().into());
         let nat = (self.nodes.nat.dirty_count() + nodes).min(self.ctx.sb.nat_blocks().into());
         let written = contents + nodes;
         let changed = self.logs.seg.lock().table.changed_count() as u64;

@@ -18,7 +18,6 @@ pub(crate) mod luck;
 use crate::context::Context;
 use crate::node::Nodes;
 use crate::orphan::Orphans;
-use crate::promises::Promises;
 use crate::segment::Logs;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,9 +41,8 @@ use luck::Luck;
 pub struct Inodes {
     pub(crate) ctx: Arc<Context>,
     pub(crate) logs: Arc<Logs>,
-    pub(crate) promises: Arc<Promises>,
     pub(crate) nodes: Arc<Nodes>,
-    pub(crate) inode_table: InodeTable,
+    pub(crate) table: InodeTable,
     pub(crate) orphans: Orphans,
 }
 

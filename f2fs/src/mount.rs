@@ -509,32 +509,23 @@ impl Volume {
             logs: logs.clone(),
             promises: promises.clone(),
             nat,
-            node_cache: NodeCache::new(idle, pressure),
+            cache: NodeCache::new(idle, pressure),
             space,
             node_io: Mutex::new(()),
         });
         let inodes = Arc::new(Inodes {
             ctx: ctx.clone(),
             logs: logs.clone(),
-            promises: promises.clone(),
             nodes: nodes.clone(),
-            inode_table: InodeTable::new(idle),
+            table: InodeTable::new(idle),
             orphans,
         });
-        let xattrs = Arc::new(Xattrs {
-            ctx: ctx.clone(),
-            logs: logs.clone(),
-            promises: promises.clone(),
-            nodes: nodes.clone(),
-            inodes: inodes.clone(),
-        });
+        let xattrs = Arc::new(Xattrs { ctx: ctx.clone(), nodes: nodes.clone() });
         let deltas = Arc::new(Deltas {
             ctx: ctx.clone(),
-            logs: logs.clone(),
             promises: promises.clone(),
             nodes: nodes.clone(),
             inodes: inodes.clone(),
-            xattrs: xattrs.clone(),
             bases,
             hotness: Mutex::default(),
             kept_pages: Mutex::new(Cache::new(IN_MEMORY, IN_MEMORY / 8)),
@@ -545,7 +536,6 @@ impl Volume {
             promises: promises.clone(),
             nodes: nodes.clone(),
             inodes: inodes.clone(),
-            xattrs: xattrs.clone(),
             deltas: deltas.clone(),
             writers: Writers::default(),
         });
@@ -556,7 +546,6 @@ impl Volume {
             nodes: nodes.clone(),
             inodes: inodes.clone(),
             xattrs: xattrs.clone(),
-            deltas: deltas.clone(),
             files: files.clone(),
             renames: Mutex::new(()),
             dir_blocks_brought: AtomicU64::new(0),
@@ -567,10 +556,7 @@ impl Volume {
             promises: promises.clone(),
             nodes: nodes.clone(),
             inodes: inodes.clone(),
-            xattrs: xattrs.clone(),
-            deltas: deltas.clone(),
             files: files.clone(),
-            names: names.clone(),
             sound,
             last_checkpoint: AtomicU64::new(ms),
         });
@@ -579,14 +565,10 @@ impl Volume {
             logs: logs.clone(),
             promises: promises.clone(),
             nodes: nodes.clone(),
-            inodes: inodes.clone(),
-            xattrs: xattrs.clone(),
-            deltas: deltas.clone(),
             files: files.clone(),
-            names: names.clone(),
             checkpoints: checkpoints.clone(),
             cleaner: Cleaner::new(Pacer::new(&gc, monotonic)),
-            gc: Mutex::new(gc),
+            settings: Mutex::new(gc),
         });
         Ok(Volume {
             ctx,

@@ -28,7 +28,7 @@ fn joined(mut path: Vec<u8>, names: &[Vec<u8>]) -> Vec<u8> {
 impl Volume {
     /// Starts to keep the names of deleted files, for the first 65,536 of them.
     pub fn keep_deleted_names(&self) {
-        self.inodes.inode_table.gone.kept.lock().get_or_insert_default();
+        self.inodes.table.gone.kept.lock().get_or_insert_default();
     }
 
     /// The current meaning of a tag's owner.
@@ -50,7 +50,7 @@ impl Volume {
         let mut at = nid;
         while at != self.ctx.sb.root.nid() {
             let node = match look {
-                Look::InMemory => match self.nodes.node_cache.get(at) {
+                Look::InMemory => match self.nodes.cache.get(at) {
                     Some(node) => node,
                     None => return Ok(self.deleted(at, &names, look, most).unwrap_or(Owner::Unnamed)),
                 },
@@ -88,7 +88,7 @@ impl Volume {
 
     /// The last owner of number `at`, if its name was kept, followed by `names`, ordered from the bottom.
     fn deleted(&self, at: Nid, names: &[Vec<u8>], look: Look, most: usize) -> Option<Owner> {
-        let (dir, name) = self.inodes.inode_table.gone.of(at.as_ino())?;
+        let (dir, name) = self.inodes.table.gone.of(at.as_ino())?;
         let above = match dir == self.ctx.sb.root {
             true => Vec::new(),
             // A directory is empty when it is removed: its contents were removed before, and its parent is removed

@@ -1,10 +1,10 @@
 //! Which checkpoint is valid while the volume is mounted?
 //!
-//! Its state is behind [`Volume::cp`], so a reference to it proves that the lock is held. `&PackState` proves that no
+//! Its state is behind [`Context::cp`], so a reference to it proves that the lock is held. `&PackState` proves that no
 //! checkpoint or cleaning can begin while the function runs (or that the caller is alone); `&mut PackState` proves that
 //! no other thread makes changes meanwhile. A function that relies on this takes the reference as an argument.
 //!
-//! [`Volume::cp`]: crate::volume::Volume
+//! [`Context::cp`]: crate::context::Context
 
 use std::collections::BTreeMap;
 

@@ -32,7 +32,7 @@ impl Volume {
     fn commit_in(&self) -> Option<Duration> {
         let commit = self.ctx.options.commit.filter(|_| self.ctx.changed.load(Ordering::Acquire))?;
         let at = |since: &AtomicU64| Duration::from_millis(since.load(Ordering::Acquire));
-        let power = self.cleaning.gc.lock().power;
+        let power = self.cleaning.settings.lock().power;
         let due = commit.due(
             at(&self.ctx.changes.first),
             at(&self.ctx.changes.last),
@@ -68,7 +68,7 @@ impl Volume {
     /// Writes every inode's dirty contents, while other operations run in between. Contents for which the log has no
     /// space wait for a checkpoint that frees segments.
     fn write_back_gently(&self) -> Result<()> {
-        let dirty: Vec<_> = self.inodes.inode_table.dirty.lock().values().cloned().collect();
+        let dirty: Vec<_> = self.inodes.table.dirty.lock().values().cloned().collect();
         for inode in dirty {
             let held = self.ctx.cp.read();
             let mut content = inode.content.write();
@@ -131,8 +131,8 @@ impl Volume {
 
     /// Inodes with changes newer than the last checkpoint.
     pub(crate) fn not_durable(&self) -> Vec<Ino> {
-        let dirty_nodes = self.nodes.node_cache.dirty();
-        let dirty_contents: Vec<Ino> = self.inodes.inode_table.dirty.lock().keys().copied().collect();
+        let dirty_nodes = self.nodes.cache.dirty();
+        let dirty_contents: Vec<Ino> = self.inodes.table.dirty.lock().keys().copied().collect();
         let mut all = self.nodes.nat.changed_inodes();
         all.extend(dirty_nodes.iter().map(|node| node.ino));
         all.extend(dirty_contents);

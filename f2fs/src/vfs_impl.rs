@@ -81,7 +81,7 @@ impl FileSystem for Volume {
 
     fn forget(&self, ino: Ino, count: u64) {
         if let Some(ino) = inner(ino)
-            && self.inodes.inode_table.unhold(ino, count)
+            && self.inodes.table.unhold(ino, count)
             && let Err(e) = self.names.unreferenced(self, ino)
         {
             // No caller waits for a result; the inode stays an orphan, which the next mount frees.
@@ -175,7 +175,7 @@ impl FileSystem for Volume {
         if truncate && inode.kind == FileKind::Regular {
             self.files.set_size(self, &inode, 0)?;
         }
-        self.inodes.inode_table.open(inode.ino);
+        self.inodes.table.open(inode.ino);
         Ok(())
     }
 
@@ -195,7 +195,7 @@ impl FileSystem for Volume {
 
     fn release(&self, ino: Ino) {
         if let Some(ino) = inner(ino)
-            && self.inodes.inode_table.close(ino)
+            && self.inodes.table.close(ino)
             && let Err(e) = self.names.unreferenced(self, ino)
         {
             log::warn!("inode {ino}: could not be freed: {e}");

@@ -1,10 +1,7 @@
 //! How are extended attributes stored? As one list in the inode's inline area and, if it needs more, a node.
 
 use crate::context::Context;
-use crate::inode::Inodes;
 use crate::node::Nodes;
-use crate::promises::Promises;
-use crate::segment::Logs;
 use std::sync::Arc;
 
 use format::Nid;
@@ -22,10 +19,7 @@ use crate::pack::PackState;
 /// Extended attributes and access control lists.
 pub struct Xattrs {
     pub(crate) ctx: Arc<Context>,
-    pub(crate) logs: Arc<Logs>,
-    pub(crate) promises: Arc<Promises>,
     pub(crate) nodes: Arc<Nodes>,
-    pub(crate) inodes: Arc<Inodes>,
 }
 
 impl Xattrs {

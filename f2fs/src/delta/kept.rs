@@ -40,7 +40,7 @@ const MOST_LITERAL: usize = 819;
 
 /// The state of an fsync that looks for kept pages.
 struct Finding<'f> {
-    vol: &'f Deltas,
+    deltas: &'f Deltas,
     inode: &'f Arc<Node>,
     index: &'f Index,
     frames: &'f mut Frames,
@@ -52,9 +52,9 @@ struct Finding<'f> {
 
 impl Finding<'_> {
     fn compute(&self, cause: Cause) {
-        let costs = &self.vol.ctx.options.delta_costs;
+        let costs = &self.deltas.ctx.options.delta_costs;
         let time = if cause == Cause::DeltaDecode { costs.decode } else { costs.encode };
-        self.vol.ctx.compute(time, cause.of(self.inode.ino));
+        self.deltas.ctx.compute(time, cause.of(self.inode.ino));
     }
 
     /// The newest version of a page, if it exists.
@@ -74,7 +74,7 @@ impl Finding<'_> {
         if let Some(page) = self.pages.get(&id) {
             return Some(page.clone());
         }
-        let page = self.vol.kept_page(self.inode, self.index, id).ok().flatten()?;
+        let page = self.deltas.kept_page(self.inode, self.index, id).ok().flatten()?;
         self.pages.insert(id, page.clone());
         Some(page)
     }
@@ -111,10 +111,10 @@ impl Finding<'_> {
             return None;
         }
         self.frames.next += 1;
-        let check = self.vol.page_check(self.inode, KEPT | next, page);
+        let check = self.deltas.page_check(self.inode, KEPT | next, page);
         self.new.push((u64::from(KEPT | next), Encoded::new(codec, check, payload)));
         self.pages.insert(next, Box::new(*page));
-        self.vol.note_kept_page(self.inode, next, page);
+        self.deltas.note_kept_page(self.inode, next, page);
         self.frames.latest.insert(key, Latest { id: next, root, depth });
         Some(next)
     }
@@ -124,7 +124,7 @@ impl Finding<'_> {
         // Without this check, a kept page that is gone would cost the whole block its entry.
         let there = |id: &u32| self.index.root(*id).is_some();
         self.frames.records.get(&piece.record).copied().filter(there).or_else(|| {
-            let d = self.vol.noted(self.inode, self.index, block).ok()?.filter(|d| d.codec == Codec::Parts)?;
+            let d = self.deltas.noted(self.inode, self.index, block).ok()?.filter(|d| d.codec == Codec::Parts)?;
             let (parts, ..) = kept::parts(&d.payload)?;
             let mut at = 0;
             let here = parts.iter().find(|p| {
@@ -159,7 +159,7 @@ impl Finding<'_> {
         let mut data = Vec::new();
         self.compute(Cause::DeltaEncode);
         let codec = codec::encode(&row, block, MOST_LITERAL, &mut data)?;
-        let check = self.vol.page_check(self.inode, index as u32, block);
+        let check = self.deltas.page_check(self.inode, index as u32, block);
         Some(Encoded::new(Codec::Parts, check, kept::encode_parts(&parts, codec, &data)))
     }
 }
@@ -219,7 +219,7 @@ impl Deltas {
             dirty.binary_search_by_key(&block, |(index, _)| *index).ok().and_then(|at| dirty.get(at)).map(|(_, b)| *b)
         };
         let mut finding = Finding {
-            vol: self,
+            deltas: self,
             inode: &inode.node,
             index,
             frames: &mut *frames,

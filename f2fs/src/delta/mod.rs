@@ -46,8 +46,6 @@ use crate::inode::Inodes;
 use crate::node::Nodes;
 use crate::promises::Promises;
 use crate::replacement::Cache;
-use crate::segment::Logs;
-use crate::xattr::Xattrs;
 use bases::Bases;
 use format::{Block, Ino};
 use hotness::Hotness;
@@ -57,11 +55,9 @@ use std::sync::Arc;
 /// Deltas: small updates of pages that live in nodes.
 pub struct Deltas {
     pub(crate) ctx: Arc<Context>,
-    pub(crate) logs: Arc<Logs>,
     pub(crate) promises: Arc<Promises>,
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) inodes: Arc<Inodes>,
-    pub(crate) xattrs: Arc<Xattrs>,
     /// The cache of bases above the device, if the mount creates deltas.
     pub(crate) bases: Option<Arc<Bases>>,
     pub(crate) hotness: Mutex<Hotness>,

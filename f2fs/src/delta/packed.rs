@@ -57,7 +57,7 @@ impl Deltas {
             let Ok(Lookup::At(place)) = self.nodes.find(node, index) else { continue };
             let addr = {
                 let bytes = place.node.read();
-                addr_in(&self.nodes, &place.node, &bytes, place.slot)
+                addr_in(&self.ctx, &place.node, &bytes, place.slot)
             };
             if addr != BlockAddr::NEW {
                 continue;

@@ -134,7 +134,7 @@ impl Deltas {
             let (addr, has) = {
                 let bytes = place.node.read();
                 let has = known.has(index) || self.is_in_zone(&place.node, &bytes, place.slot);
-                (addr_in(&self.nodes, &place.node, &bytes, place.slot), has)
+                (addr_in(&self.ctx, &place.node, &bytes, place.slot), has)
             };
             // If a page consists of kept pages, the block at its address is stale.
             let based = || self.noted(node, &known, index).is_ok_and(|d| d.is_none_or(|d| d.codec.has_base()));

@@ -92,7 +92,7 @@ impl Deltas {
         let noted = self.noted(inode, index, block)?;
         let (addr, delta) = {
             let bytes = place.node.read();
-            let addr = addr_in(&self.nodes, &place.node, &bytes, place.slot);
+            let addr = addr_in(&self.ctx, &place.node, &bytes, place.slot);
             (addr, noted.or_else(|| self.delta_in_zone(&place.node, &bytes, place.slot)))
         };
         if addr != BlockAddr::NULL && delta.as_ref().is_some_and(|d| !d.codec.has_base()) {
@@ -125,7 +125,7 @@ impl Deltas {
         let Lookup::At(place) = self.nodes.find(&inode.node, index)? else { return Ok(None) };
         let known = self.deltas(&inode.node)?;
         let page = Page { inode: &inode.node, block: index, place: &place, index: &known };
-        place.node.steady(|| match place.addr(&self.nodes, place.slot) {
+        place.node.steady(|| match place.addr(&self.ctx, place.slot) {
             BlockAddr::NULL => Ok(None),
             a if a.is_real() => self.stored_page(page, Cause::UserData),
             // A reserved block reads as zeroes, unless it has a delta.
@@ -143,7 +143,7 @@ impl Deltas {
 
     /// The number of nodes in memory, and how many of them hold deltas.
     pub(crate) fn nodes_in_memory(&self) -> (usize, usize) {
-        self.nodes.node_cache.count()
+        self.nodes.cache.count()
     }
 
     /// The number of deltas of an inode, and their total bytes.

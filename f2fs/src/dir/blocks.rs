@@ -48,7 +48,7 @@ impl Names {
     ) -> Result<Option<&'c mut DirBlock>> {
         if !content.dir.contains_key(&index) {
             let Lookup::At(place) = self.nodes.find(&dir.node, index)? else { return Ok(None) };
-            let stored = || match place.addr(&self.nodes, place.slot) {
+            let stored = || match place.addr(&self.ctx, place.slot) {
                 BlockAddr::NULL => Ok(None),
                 a if a.is_real() => {
                     self.ctx.check_data_addr(a, dir.ino, index)?;
@@ -58,7 +58,7 @@ impl Names {
             };
             let Some(bytes) = place.node.steady(stored)? else { return Ok(None) };
             self.make_room(content);
-            self.inodes.inode_table.dir_blocks.fetch_add(1, Ordering::Relaxed);
+            self.inodes.table.dir_blocks.fetch_add(1, Ordering::Relaxed);
             content.dir.insert(index, DirBlock::of(bytes));
         }
         Ok(content.dir.get_mut(&index))
@@ -80,7 +80,7 @@ impl Names {
         match content.dir.entry(index) {
             Entry::Occupied(e) => Ok(e.into_mut()),
             Entry::Vacant(e) => {
-                self.inodes.inode_table.dir_blocks.fetch_add(1, Ordering::Relaxed);
+                self.inodes.table.dir_blocks.fetch_add(1, Ordering::Relaxed);
                 dir.gained_dirty(&self.inodes, 1);
                 let block = e.insert(DirBlock::empty());
                 block.dirty = true;
@@ -107,7 +107,7 @@ impl Names {
             return;
         }
         if let Some(b) = content.dir.remove(&index) {
-            self.inodes.inode_table.dir_blocks.fetch_sub(1, Ordering::Relaxed);
+            self.inodes.table.dir_blocks.fetch_sub(1, Ordering::Relaxed);
             dir.lost_dirty(&self.inodes, usize::from(b.dirty));
         }
     }
@@ -116,14 +116,14 @@ impl Names {
     /// checks only after a further eighth of the limit was loaded, because dirty blocks stay.
     fn make_room(&self, content: &mut Content) {
         let limit = self.ctx.options.dir_cache as u64;
-        let held = || self.inodes.inode_table.dir_blocks.load(Ordering::Relaxed);
+        let held = || self.inodes.table.dir_blocks.load(Ordering::Relaxed);
         let brought = self.dir_blocks_brought.fetch_add(1, Ordering::Relaxed);
         if held() < limit || brought < limit / 8 {
             return;
         }
         self.dir_blocks_brought.store(0, Ordering::Relaxed);
         let enough = || held() <= limit / 2;
-        for other in self.inodes.inode_table.directories() {
+        for other in self.inodes.table.directories() {
             if enough() {
                 return;
             }
@@ -141,7 +141,7 @@ impl Names {
         let before = content.dir.len();
         content.dir.retain(|_, b| b.dirty);
         content.dir.shrink_to_fit();
-        self.inodes.inode_table.dir_blocks.fetch_sub((before - content.dir.len()) as u64, Ordering::Relaxed);
+        self.inodes.table.dir_blocks.fetch_sub((before - content.dir.len()) as u64, Ordering::Relaxed);
     }
 }
 
@@ -158,15 +158,15 @@ mod tests {
         let (_dev, vol) = mounted(64, options);
         let dirs: Vec<_> = (0..2 * limit).map(|i| dir(&vol, vol.root(), &format!("d{i}"))).collect();
         vol.sync().unwrap();
-        vol.inodes.inode_table.directories().iter().for_each(|d| vol.names.forget_clean(&mut d.content.write()));
+        vol.inodes.table.directories().iter().for_each(|d| vol.names.forget_clean(&mut d.content.write()));
         let bring = |d: &vfs::Ino| assert!(vol.lookup(*d, b"none").is_err());
         let mut dirs = dirs.iter();
         dirs.by_ref().take(limit - 1).for_each(bring);
         // As after two threads that both checked before either had counted its block, and again an eighth later.
         for _ in 0..2 {
-            vol.inodes.inode_table.dir_blocks.fetch_add(2, Ordering::Relaxed);
+            vol.inodes.table.dir_blocks.fetch_add(2, Ordering::Relaxed);
             dirs.by_ref().take(limit / 8 - 2).for_each(bring);
         }
-        assert!(vol.inodes.inode_table.dir_blocks.load(Ordering::Relaxed) <= limit as u64, "trimmed");
+        assert!(vol.inodes.table.dir_blocks.load(Ordering::Relaxed) <= limit as u64, "trimmed");
     }
 }

@@ -14,7 +14,6 @@ pub(crate) mod naming;
 pub mod spot;
 
 use crate::context::Context;
-use crate::delta::Deltas;
 use crate::file::Files;
 use crate::inode::Inodes;
 use crate::node::Nodes;
@@ -34,7 +33,6 @@ pub struct Names {
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) inodes: Arc<Inodes>,
     pub(crate) xattrs: Arc<Xattrs>,
-    pub(crate) deltas: Arc<Deltas>,
     pub(crate) files: Arc<Files>,
     /// Held by renames between directories: one at a time.
     pub(crate) renames: Mutex<()>,

@@ -1,6 +1,6 @@
 //! How much may writers write at the same time?
 //!
-//! *Admission* limits the contents that concurrent writers add. [`Volume::begin`] makes room for what is dirty in
+//! *Admission* limits the contents that concurrent writers add. [`Begin::begin`](crate::context::Begin::begin) makes room for what is dirty in
 //! memory and admits its caller without knowing how much the caller writes. One writer adds at most a mebibyte, which
 //! always fits the reserve. Many writers together could use the log up to its end. Then a checkpoint finds no space
 //! either, and only a checkpoint frees segments.

@@ -264,7 +264,7 @@ mod tests {
     impl Clock for Watch {
         fn now(&self) -> Time {
             if let Some(vol) = self.vol.get().and_then(Weak::upgrade) {
-                self.most.fetch_max(vol.nodes.node_cache.dirty_count(), Ordering::Relaxed);
+                self.most.fetch_max(vol.nodes.cache.dirty_count(), Ordering::Relaxed);
             }
             Time::new(1_700_000_000, 0)
         }

@@ -138,7 +138,7 @@ impl Files {
                 }
                 at = block + 1;
                 let slot = place.slot + (block - stretch.start) as u32;
-                let from = addr_in(&self.nodes, &place.node, &bytes, slot);
+                let from = addr_in(&self.ctx, &place.node, &bytes, slot);
                 if from.is_real() && !content.pages.contains_key(&block) {
                     self.ctx.check_data_addr(from, inode.ino, block)?;
                     moves.push(Move { from, node: place.node.clone(), slot });
@@ -252,10 +252,10 @@ impl Files {
         let age = self.ctx.mounted_seconds();
         for (m, addr) in moves.iter().zip(to) {
             let mut bytes = m.node.write();
-            move_addr_in(&self.nodes, &m.node, &mut bytes, m.slot, *addr);
+            move_addr_in(&self.ctx, &m.node, &mut bytes, m.slot, *addr);
             // For readers without the inode's lock.
             m.node.note_move();
-            self.nodes.node_cache.mark_dirty(&m.node);
+            self.nodes.cache.mark_dirty(&m.node);
             self.logs.seg.lock().invalidate(m.from, age)?;
         }
         self.nodes.forget_extent(&inode.node);

@@ -48,7 +48,7 @@ impl Files {
                 let Some(place) = place else { continue };
                 let bytes = place.node.read();
                 for block in here {
-                    let addr = addr_in(&self.nodes, &place.node, &bytes, place.slot + (block - stretch.start) as u32);
+                    let addr = addr_in(&self.ctx, &place.node, &bytes, place.slot + (block - stretch.start) as u32);
                     if !addr.is_real() {
                         continue;
                     }

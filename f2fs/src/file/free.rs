@@ -74,7 +74,7 @@ impl Files {
             *freed += self.nodes.free_slots(&to.node, to.slot..to.slot + 1)?;
             Ok(())
         })?;
-        let old = from.addr(&self.nodes, from.slot);
+        let old = from.addr(&self.ctx, from.slot);
         if old.is_real() {
             // On a damaged volume this may fail; then nothing has changed.
             let age = self.ctx.mounted_seconds();
@@ -83,7 +83,7 @@ impl Files {
         for (place, addr) in [(from, BlockAddr::NULL), (to, BlockAddr::NEW)] {
             let mut bytes = place.node.write();
             set_addr_in(&self.nodes, &place.node, &mut bytes, place.slot, addr);
-            self.nodes.node_cache.mark_dirty(&place.node);
+            self.nodes.cache.mark_dirty(&place.node);
         }
         self.nodes.space.moved();
         self.nodes.forget_extent(inode);

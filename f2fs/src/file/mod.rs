@@ -35,7 +35,6 @@ use crate::inode::Inodes;
 use crate::node::Nodes;
 use crate::promises::Promises;
 use crate::segment::Logs;
-use crate::xattr::Xattrs;
 use std::sync::Arc;
 use writers::Writers;
 
@@ -55,7 +54,6 @@ pub struct Files {
     pub(crate) promises: Arc<Promises>,
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) inodes: Arc<Inodes>,
-    pub(crate) xattrs: Arc<Xattrs>,
     pub(crate) deltas: Arc<Deltas>,
     pub(crate) writers: Writers,
 }
@@ -82,7 +80,7 @@ impl Files {
         {
             let mut bytes = p.node.write();
             for k in 0..n as u32 {
-                if crate::node::map::addr_in(&self.nodes, &p.node, &bytes, p.slot + k) != BlockAddr::NULL {
+                if crate::node::map::addr_in(&self.ctx, &p.node, &bytes, p.slot + k) != BlockAddr::NULL {
                     continue;
                 }
                 if let Err(e) = self.nodes.space.take(1) {
@@ -93,7 +91,7 @@ impl Files {
                 taken += 1;
             }
             if taken > 0 {
-                self.nodes.node_cache.mark_dirty(&p.node);
+                self.nodes.cache.mark_dirty(&p.node);
             }
         }
         self.nodes.add_blocks(node, taken);

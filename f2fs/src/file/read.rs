@@ -108,7 +108,7 @@ impl Files {
         let noted = known.next(index);
         let first = {
             let bytes = place.node.read();
-            let first = addr_in(&self.nodes, &place.node, &bytes, place.slot);
+            let first = addr_in(&self.ctx, &place.node, &bytes, place.slot);
             let in_zone = self.deltas.next_in_zone(&place.node, &bytes, place.slot);
             let delta = in_zone.map(|slot| index + u64::from(slot - place.slot)).into_iter().chain(noted).min();
             if first != BlockAddr::NULL && delta == Some(index) {
@@ -118,7 +118,7 @@ impl Files {
             let whole = delta.map_or(u64::MAX, |block| (block - index).max(1));
             let most = place.run().min(end - index).min(whole);
             while run < most {
-                let a = addr_in(&self.nodes, &place.node, &bytes, place.slot + run as u32);
+                let a = addr_in(&self.ctx, &place.node, &bytes, place.slot + run as u32);
                 let follows = if first.is_real() { a == first.plus(run as u32) } else { !a.is_real() };
                 if !follows {
                     break;
@@ -219,7 +219,7 @@ impl Files {
             };
         };
         let bytes = place.node.read();
-        let addr = |slot| addr_in(&self.nodes, &place.node, &bytes, slot);
+        let addr = |slot| addr_in(&self.ctx, &place.node, &bytes, slot);
         let is_data = |block: u64| {
             let slot = place.slot + (block - first) as u32;
             addr(slot).is_real()

@@ -4,7 +4,7 @@ use device::{Lba, Tag};
 use format::{Block, BlockAddr};
 
 use crate::error::Result;
-use crate::file::Files;
+use crate::segment::Logs;
 
 /// Blocks gathered for one request: 1 MiB.
 pub(super) const BATCH: usize = 256;
@@ -18,10 +18,10 @@ pub(super) struct Run<'p> {
 }
 
 impl<'p> Run<'p> {
-    pub(super) fn push(&mut self, vol: &Files, addr: BlockAddr, block: &'p Block, tag: Tag) -> Result<()> {
+    pub(super) fn push(&mut self, logs: &Logs, addr: BlockAddr, block: &'p Block, tag: Tag) -> Result<()> {
         let next = self.start.plus(self.parts.len() as u32);
         if self.parts.len() >= BATCH || (!self.parts.is_empty() && next != addr) {
-            self.write(vol, self.tag)?;
+            self.write(logs, self.tag)?;
         }
         if self.parts.is_empty() {
             (self.start, self.tag) = (addr, tag);
@@ -33,13 +33,10 @@ impl<'p> Run<'p> {
     pub(super) fn tag(&self) -> Tag {
         self.tag
     }
-    pub(super) fn write(&mut self, vol: &Files, tag: Tag) -> Result<()> {
+    pub(super) fn write(&mut self, logs: &Logs, tag: Tag) -> Result<()> {
         if !self.parts.is_empty() {
-            vol.logs.place(self.start, self.parts.len() as u32, tag.cause);
-            vol.ctx
-                .dev
-                .write_gather(Lba(self.start.0.into()), &self.parts, tag)
-                .inspect_err(|_| vol.logs.left_a_gap())?;
+            logs.place(self.start, self.parts.len() as u32, tag.cause);
+            logs.ctx.dev.write_gather(Lba(self.start.0.into()), &self.parts, tag).inspect_err(|_| logs.left_a_gap())?;
             self.parts.clear();
         }
         Ok(())

@@ -203,7 +203,7 @@ impl Files {
         let bytes = place.node.read();
         let slot = |block: u64| place.slot + (block - first) as u32;
         let there = |block: &u64| {
-            addr_in(&self.nodes, &place.node, &bytes, slot(*block)) != BlockAddr::NULL
+            addr_in(&self.ctx, &place.node, &bytes, slot(*block)) != BlockAddr::NULL
                 || content.pages.contains_key(block)
         };
         here.filter(there).collect()
@@ -250,7 +250,7 @@ impl Files {
     fn plan(&self, inode: &Arc<Inode>, content: &Content, from: u64, to: u64) -> Result<Move> {
         let source = self.nodes.make(&inode.node, from)?;
         let target = self.nodes.make(&inode.node, to)?;
-        let on_device = !content.pages.contains_key(&from) && source.addr(&self.nodes, source.slot).is_real();
+        let on_device = !content.pages.contains_key(&from) && source.addr(&self.ctx, source.slot).is_real();
         let stored = if on_device { self.deltas.load_stored(inode, from)? } else { None };
         Ok(Move { from, to, source, target, stored })
     }

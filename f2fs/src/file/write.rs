@@ -333,7 +333,7 @@ impl Files {
             return;
         }
         let Ok(Lookup::At(place)) = self.nodes.find(&inode.node, end) else { return };
-        if place.addr(&self.nodes, place.slot) != BlockAddr::NULL {
+        if place.addr(&self.ctx, place.slot) != BlockAddr::NULL {
             return;
         }
         let free = match Arc::ptr_eq(&place.node, &inode.node) {
@@ -342,7 +342,7 @@ impl Files {
             false => place.slots,
         };
         // Blocks that a user reserved behind the end are not used.
-        let holes = (place.slot..free).take_while(|slot| place.addr(&self.nodes, *slot) == BlockAddr::NULL);
+        let holes = (place.slot..free).take_while(|slot| place.addr(&self.ctx, *slot) == BlockAddr::NULL);
         let count = holes.take(AHEAD as usize).count() as u64;
         if count > 0
             && let Ok(n) = self.reserve_run(&inode.node, end, count)
@@ -355,7 +355,7 @@ impl Files {
     /// Frees preallocated blocks that logs in memory have not grown into. Not when they are closed: SQLite closes a
     /// persistent journal after each transaction. The caller prevents all changes.
     pub(crate) fn give_back_ahead(&self, _alone: &mut PackState) -> Result<()> {
-        for inode in self.inodes.inode_table.of_kind(vfs::FileKind::Regular) {
+        for inode in self.inodes.table.of_kind(vfs::FileKind::Regular) {
             let mut content = inode.content.write();
             let Some(ahead) = content.frames.take_ahead() else { continue };
             if self.clusters(&inode)?.is_some() || inode.node.inode(|r| r.i_links.get()) == 0 {
@@ -376,7 +376,7 @@ impl Files {
         if let Lookup::At(p) = self.nodes.find(&inode.node, index)? {
             let bytes = p.node.read();
             let slots = p.slot..p.slot + p.run().min(want) as u32;
-            let held = slots.take_while(|&slot| addr_in(&self.nodes, &p.node, &bytes, slot) != BlockAddr::NULL).count();
+            let held = slots.take_while(|&slot| addr_in(&self.ctx, &p.node, &bytes, slot) != BlockAddr::NULL).count();
             if held > 0 {
                 return Ok(held as u64);
             }

@@ -206,7 +206,7 @@ impl Files {
         while let Some(&(first, _)) = rest.first() {
             let place = match self.nodes.make(inode, first) {
                 Ok(place) => place,
-                Err(e) => return run.write(self, tag).and(Err(e)),
+                Err(e) => return run.write(&self.logs, tag).and(Err(e)),
             };
             let covered = first + place.run();
             let here = rest.partition_point(|(i, _)| *i < covered);
@@ -214,7 +214,7 @@ impl Files {
             rest = later;
             let version = match self.nodes.nat.get(place.node.nid) {
                 Ok(entry) => entry.version,
-                Err(e) => return run.write(self, tag).and(Err(e)),
+                Err(e) => return run.write(&self.logs, tag).and(Err(e)),
             };
             let mut reserved = 0;
             let mut placed = Vec::with_capacity(now.len());
@@ -225,7 +225,7 @@ impl Files {
                 let mut seg = self.logs.seg.lock();
                 for &(index, block) in now {
                     let slot = place.slot + (index - first) as u32;
-                    let old = addr_in(&self.nodes, &place.node, &bytes, slot);
+                    let old = addr_in(&self.ctx, &place.node, &bytes, slot);
                     if old.is_real() {
                         out = self.ctx.check_data_addr(old, inode.ino, index);
                     } else if old == BlockAddr::NULL {
@@ -275,7 +275,7 @@ impl Files {
                     }
                 }
                 if moved || in_zone > 0 {
-                    self.nodes.node_cache.mark_dirty(&place.node);
+                    self.nodes.cache.mark_dirty(&place.node);
                 }
             }
             // The device write needs no lock that other threads need: they cannot see the new addresses before the
@@ -287,21 +287,21 @@ impl Files {
                 self.nodes.forget_extent(inode);
             }
             for (addr, block) in placed {
-                run.push(self, addr, block, tag)?;
+                run.push(&self.logs, addr, block, tag)?;
             }
             if out.is_err() {
-                run.write(self, tag)?;
+                run.write(&self.logs, tag)?;
             }
             out?;
         }
-        run.write(self, tag)
+        run.write(&self.logs, tag)
     }
 
     /// Writes back every inode with dirty contents, files as far as the log has space; returns how many of their blocks
     /// are left. `alone` proves that no other thread makes changes meanwhile, so no holder of an inode's lock can be
     /// waiting for this call.
     pub(crate) fn flush_all_contents(&self, alone: &mut PackState) -> Result<u64> {
-        let dirty: Vec<Arc<Inode>> = self.inodes.inode_table.dirty.lock().values().cloned().collect();
+        let dirty: Vec<Arc<Inode>> = self.inodes.table.dirty.lock().values().cloned().collect();
         // Directories and nodes must be placed in any case.
         let (files, dirs): (Vec<_>, Vec<_>) = match self.logs.seg.lock().are_files_last() {
             true => dirty.into_iter().partition(|i| i.kind != FileKind::Directory),
@@ -322,7 +322,7 @@ impl Files {
     pub(crate) fn drop_contents(&self, inode: &Arc<Inode>, content: &mut Content) {
         let n = inode.dirty.load(Ordering::Acquire);
         content.pages.clear();
-        self.inodes.inode_table.dir_blocks.fetch_sub(content.dir.len() as u64, Ordering::Relaxed);
+        self.inodes.table.dir_blocks.fetch_sub(content.dir.len() as u64, Ordering::Relaxed);
         content.dir.clear();
         inode.lost_dirty(&self.inodes, n);
     }
@@ -341,7 +341,7 @@ impl Files {
             or_wait(self.write_back(held, inode, content, Writeback::Background))?;
         }
         while over() {
-            let others: Vec<Arc<Inode>> = self.inodes.inode_table.dirty.lock().values().cloned().collect();
+            let others: Vec<Arc<Inode>> = self.inodes.table.dirty.lock().values().cloned().collect();
             let mut progress = false;
             for other in others.iter().filter(|o| o.ino != inode.ino && o.kind != FileKind::Directory) {
                 // Waiting for the lock could deadlock with a thread that waits for this inode.

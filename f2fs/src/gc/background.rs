@@ -36,7 +36,7 @@ impl Cleaning {
 
     /// Cleans a section in the background if one is due; returns how long to wait before the next call.
     pub(crate) fn clean_if_due(&self) -> Result<Duration> {
-        let settings = *self.gc.lock();
+        let settings = *self.settings.lock();
         let now = self.ctx.clock.monotonic();
         let used = self.ctx.used.swap(false, Ordering::Relaxed);
         let situation = self.situation(now, used, settings.zoned);

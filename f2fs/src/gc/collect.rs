@@ -23,6 +23,7 @@ use format::summary::{self, Summary};
 use format::{BLOCK, Block, BlockAddr, Ino, SegNo, bits};
 
 use super::work::{Into, When, Work};
+use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::gc::Cleaning;
 use crate::node::cache::Node;
@@ -38,14 +39,14 @@ struct Live {
 }
 
 /// Address slots in a node that maps file blocks; `None` for other nodes.
-fn slots_of(vol: &Cleaning, bytes: &Block) -> Option<u32> {
+fn slots_of(ctx: &Context, bytes: &Block) -> Option<u32> {
     match node::kind_of(node::footer(bytes).offset) {
         NodeKind::Inode => {
             let raw = RawInode::of(bytes);
             if raw.inline().intersects(Inline::DATA | Inline::DENTRY) {
                 return None;
             }
-            raw.divide(vol.ctx.sb.features).ok().map(|d| d.direct_slots())
+            raw.divide(ctx.sb.features).ok().map(|d| d.direct_slots())
         }
         NodeKind::Direct { .. } => Some(ADDRS_PER_BLOCK),
         _ => None,
@@ -53,7 +54,7 @@ fn slots_of(vol: &Cleaning, bytes: &Block) -> Option<u32> {
 }
 
 impl Cleaning {
-    /// Starts to empty a section: no log may fill its holes until [`Volume::clean_step`] is done.
+    /// Starts to empty a section: no log may fill its holes until [`Cleaning::clean_step`] is done.
     pub(super) fn begin_cleaning(&self, _alone: &mut PackState, work: Work) -> Work {
         let mut seg = self.logs.seg.lock();
         let first = seg.table.section(work.section).next();
@@ -143,7 +144,7 @@ impl Cleaning {
             let here = self.nodes.nat.get(owner.nid).is_ok_and(|e| e.addr == addr);
             match self.nodes.node(owner.nid) {
                 Ok(n) if here => {
-                    self.nodes.node_cache.mark_dirty(&n);
+                    self.nodes.cache.mark_dirty(&n);
                     live.push(n);
                 }
                 Err(Error::Device(e)) => return Err(e.into()),
@@ -174,8 +175,8 @@ impl Cleaning {
             };
             let points_here = {
                 let bytes = node.read();
-                slots_of(self, &bytes).is_some_and(|n| u32::from(owner.slot) < n)
-                    && addr_in(&self.nodes, &node, &bytes, owner.slot.into()) == from
+                slots_of(&self.ctx, &bytes).is_some_and(|n| u32::from(owner.slot) < n)
+                    && addr_in(&self.ctx, &node, &bytes, owner.slot.into()) == from
             };
             if !points_here {
                 work.clean = false;
@@ -275,10 +276,10 @@ impl Cleaning {
             // The copy must be durable before an fsync marks an inode whose nodes point at it.
             self.promises.stray(l.node.ino);
             let mut bytes = l.node.write();
-            move_addr_in(&self.nodes, &l.node, &mut bytes, l.slot.into(), *addr);
+            move_addr_in(&self.ctx, &l.node, &mut bytes, l.slot.into(), *addr);
             // The old block stays intact until the next checkpoint.
             l.node.note_move();
-            self.nodes.node_cache.mark_dirty(&l.node);
+            self.nodes.cache.mark_dirty(&l.node);
         }
         self.ctx.counters.moved(work.when == When::Foreground, to.len() as u64, threaded);
         out

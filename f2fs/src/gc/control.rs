@@ -130,7 +130,7 @@ impl Cleaning {
                 self.logs.seg.lock().chooser.tuning.max_victim_search = limit;
             }
             _ => {
-                let mut settings = *self.gc.lock();
+                let mut settings = *self.settings.lock();
                 settings.set(name, value)?;
                 self.set_cleaning(settings);
             }
@@ -140,7 +140,7 @@ impl Cleaning {
 
     /// Replaces the settings of cleaning.
     pub(crate) fn set_cleaning(&self, settings: Settings) {
-        *self.gc.lock() = settings;
+        *self.settings.lock() = settings;
         settings.apply(&mut self.logs.seg.lock());
         self.cleaner.pacer.lock().adjust(&settings, self.ctx.clock.monotonic());
     }
@@ -161,7 +161,7 @@ impl Cleaning {
 
     /// The current settings.
     pub(crate) fn cleaning(&self) -> Settings {
-        *self.gc.lock()
+        *self.settings.lock()
     }
 }
 

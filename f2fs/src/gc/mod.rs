@@ -31,14 +31,10 @@ mod work;
 
 use crate::checkpoint::Checkpoints;
 use crate::context::Context;
-use crate::delta::Deltas;
-use crate::dir::Names;
 use crate::file::Files;
-use crate::inode::Inodes;
 use crate::node::Nodes;
 use crate::promises::Promises;
 use crate::segment::Logs;
-use crate::xattr::Xattrs;
 use cleaner::Cleaner;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -49,13 +45,9 @@ pub struct Cleaning {
     pub(crate) logs: Arc<Logs>,
     pub(crate) promises: Arc<Promises>,
     pub(crate) nodes: Arc<Nodes>,
-    pub(crate) inodes: Arc<Inodes>,
-    pub(crate) xattrs: Arc<Xattrs>,
-    pub(crate) deltas: Arc<Deltas>,
     pub(crate) files: Arc<Files>,
-    pub(crate) names: Arc<Names>,
     pub(crate) checkpoints: Arc<Checkpoints>,
     pub(crate) cleaner: Cleaner,
     /// The current settings of cleaning.
-    pub(crate) gc: Mutex<settings::Settings>,
+    pub(crate) settings: Mutex<settings::Settings>,
 }

@@ -1,6 +1,6 @@
 //! When does foreground cleaning run, and how much does it clean?
 //!
-//! Before every change, [`Volume::balance`] checks whether the free sections beyond the reserve suffice for what is
+//! Before every change, [`Cleaning::balance`] checks whether the free sections beyond the reserve suffice for what is
 //! dirty in memory. If not, a round begins: a checkpoint frees the emptied sections, and if that is not enough, the
 //! round cleans the emptiest ones. A round does a bounded amount of work.
 //!
@@ -69,9 +69,9 @@ impl Cleaning {
         if self.ctx.untouched.load(Ordering::Acquire) {
             self.leave_clean_state()?;
         }
-        if self.nodes.node_cache.dirty_count() > self.dirty_nodes_limit() {
+        if self.nodes.cache.dirty_count() > self.dirty_nodes_limit() {
             let held = self.ctx.cp.read();
-            let dirty = self.nodes.node_cache.dirty();
+            let dirty = self.nodes.cache.dirty();
             or_wait(self.nodes.write_nodes(&held, &dirty, Mark::Plain, Cause::Node))?;
         }
         match self.lack() {

@@ -15,19 +15,19 @@ use crate::node::cache::Node;
 
 impl Inode {
     /// Counts dirty blocks; the first puts the inode on the list for writeback.
-    pub(crate) fn gained_dirty(self: &Arc<Self>, vol: &Inodes, n: usize) {
+    pub(crate) fn gained_dirty(self: &Arc<Self>, inodes: &Inodes, n: usize) {
         if n > 0 && self.dirty.fetch_add(n, Ordering::AcqRel) == 0 {
-            vol.inode_table.dirty.lock().insert(self.ino, self.clone());
+            inodes.table.dirty.lock().insert(self.ino, self.clone());
         }
-        let p = if self.kind == FileKind::Directory { &vol.logs.pressure.dents } else { &vol.logs.pressure.data };
+        let p = if self.kind == FileKind::Directory { &inodes.logs.pressure.dents } else { &inodes.logs.pressure.data };
         p.fetch_add(n as u64, Ordering::Relaxed);
     }
     /// Discounts dirty blocks that were written or dropped.
-    pub(crate) fn lost_dirty(&self, vol: &Inodes, n: usize) {
+    pub(crate) fn lost_dirty(&self, inodes: &Inodes, n: usize) {
         if n > 0 && self.dirty.fetch_sub(n, Ordering::AcqRel) == n {
-            vol.inode_table.dirty.lock().remove(&self.ino);
+            inodes.table.dirty.lock().remove(&self.ino);
         }
-        let p = if self.kind == FileKind::Directory { &vol.logs.pressure.dents } else { &vol.logs.pressure.data };
+        let p = if self.kind == FileKind::Directory { &inodes.logs.pressure.dents } else { &inodes.logs.pressure.data };
         p.fetch_sub(n as u64, Ordering::Relaxed);
     }
 }
@@ -35,7 +35,7 @@ impl Inode {
 impl Inodes {
     /// An inode by number. [`vfs::Error::NotFound`] if it is deleted or never existed.
     pub(crate) fn inode(&self, ino: Ino) -> Result<Arc<Inode>> {
-        if let Some(i) = self.inode_table.get(ino) {
+        if let Some(i) = self.table.get(ino) {
             return Ok(i);
         }
         if ino.0 < self.ctx.sb.root.0 || ino.0 >= self.ctx.sb.max_nid() {
@@ -46,12 +46,12 @@ impl Inodes {
             return Err(vfs::Error::NotFound.into());
         }
         let (mode, links) = node.inode(|r| (r.i_mode.get(), r.i_links.get()));
-        if links == 0 && !self.inode_table.is_held(ino) && !self.orphans.contains(ino) {
+        if links == 0 && !self.table.is_held(ino) && !self.orphans.contains(ino) {
             return Err(vfs::Error::NotFound.into());
         }
         let kind = FileKind::from_mode(mode)
             .ok_or_else(|| Error::corrupt(format_args!("inode {ino}: mode {mode:#o} names no kind of file")))?;
-        Ok(self.inode_table.insert(Inode::new(ino, kind, node)))
+        Ok(self.table.insert(Inode::new(ino, kind, node)))
     }
 
     /// Refuses an inode that was freed while the caller waited for its lock, which the caller now holds. Only inodes
@@ -66,8 +66,8 @@ impl Inodes {
     /// Adds a new inode, whose node is in memory, to the table. It replaces a deleted inode of that number that is in
     /// the table again, because a reader without a reference loaded it just before it was freed.
     pub(crate) fn adopt_inode(&self, ino: Ino, kind: FileKind, node: Arc<Node>) -> Arc<Inode> {
-        self.inode_table.drop_inode(ino);
-        self.inode_table.insert(Inode::new(ino, kind, node))
+        self.table.drop_inode(ino);
+        self.table.insert(Inode::new(ino, kind, node))
     }
 
     /// The attributes that `stat` shows.

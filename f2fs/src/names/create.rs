@@ -78,7 +78,7 @@ impl Names {
             self.add_links(&dir, 1);
         }
         self.touch_dir(&dir);
-        self.inodes.inode_table.hold(inode.ino);
+        self.inodes.table.hold(inode.ino);
         Ok(Entry { attr: self.inodes.attr(&inode)? })
     }
 
@@ -93,7 +93,7 @@ impl Names {
         let place = self.inodes.orphans.place()?;
         let inode = self.new_inode(&change, &dir, None, wish)?;
         self.add_links(&inode, -1);
-        self.inodes.inode_table.hold(inode.ino);
+        self.inodes.table.hold(inode.ino);
         self.inodes.orphans.put(inode.ino, place);
         Ok(Entry { attr: self.inodes.attr(&inode)? })
     }
@@ -112,7 +112,7 @@ impl Names {
         let ino = nid.as_ino();
         let mut bytes: Box<Block> = Box::new([0; 4096]);
         self.fill_inode(&mut bytes, ino, dir, name, wish, &inherit);
-        let node = self.nodes.node_cache.insert(nid, ino, bytes);
+        let node = self.nodes.cache.insert(nid, ino, bytes);
         self.nodes.edit(&node, |_| ());
         let inode = self.inodes.adopt_inode(ino, wish.kind, node);
         let finish = || -> Result<()> {
@@ -323,7 +323,7 @@ impl Names {
         }
         self.nodes.edit_inode(&inode.node, |r| touch(r, Touch::Changed, now));
         self.touch_dir(&dir);
-        self.inodes.inode_table.hold(inode.ino);
+        self.inodes.table.hold(inode.ino);
         Ok(Entry { attr: self.inodes.attr(&inode)? })
     }
 }

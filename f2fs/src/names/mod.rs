@@ -58,12 +58,12 @@ impl Names {
         let inode = self.outer(ino)?;
         // Reference first, check second: a thread that removes the last name meanwhile sees the reference, or this
         // check sees that there is no name.
-        self.inodes.inode_table.hold(inode.ino);
+        self.inodes.table.hold(inode.ino);
         let found = self.inodes.attr(&inode).and_then(|attr| match attr.nlink {
             0 => Err(vfs::Error::NotFound.into()),
             _ => Ok(vfs::Entry { attr }),
         });
-        if found.is_err() && self.inodes.inode_table.unhold(inode.ino, 1) {
+        if found.is_err() && self.inodes.table.unhold(inode.ino, 1) {
             self.unreferenced(volume, inode.ino)?;
         }
         found
@@ -74,7 +74,7 @@ impl Names {
         let inode = self.named(found.ok_or(vfs::Error::NotFound)?.ino, dir, name)?;
         let attr = self.inodes.attr(&inode)?;
         self.note_sighting(&inode, dir, name);
-        self.inodes.inode_table.hold(inode.ino);
+        self.inodes.table.hold(inode.ino);
         Ok(vfs::Entry { attr })
     }
 

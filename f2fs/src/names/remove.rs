@@ -102,10 +102,10 @@ impl Names {
             self.promises.names.lock().died(inode.ino, known);
         }
         let last = || inode.node.inode(|r| (Ino(r.i_pino.get()), r.name().to_vec()));
-        self.inodes.inode_table.gone.note(inode.ino, last);
+        self.inodes.table.gone.note(inode.ino, last);
         self.inodes.orphans.put(inode.ino, place);
         drop(locked);
-        if !self.inodes.inode_table.is_held(inode.ino) {
+        if !self.inodes.table.is_held(inode.ino) {
             self.remove_orphan(held, inode)?;
         }
         Ok(())
@@ -135,7 +135,7 @@ impl Names {
         self.files.drop_contents(inode, &mut content);
         self.free_inode_blocks(inode)?;
         drop(content);
-        self.inodes.inode_table.drop_inode(inode.ino);
+        self.inodes.table.drop_inode(inode.ino);
         if self.ctx.options.prealloc.is_some() {
             self.logs.seg.lock().leave_window(inode.ino);
         }
@@ -164,7 +164,7 @@ impl Names {
             return Ok(());
         }
         let change = volume.begin_modest()?;
-        if self.inodes.inode_table.is_held(ino) || !self.inodes.orphans.contains(ino) {
+        if self.inodes.table.is_held(ino) || !self.inodes.orphans.contains(ino) {
             return Ok(());
         }
         let inode = match self.inodes.inode(ino) {
@@ -209,7 +209,7 @@ mod tests {
         let inode = vol.names.outer(f).unwrap();
         let (removed, linked) = std::thread::scope(|s| {
             // Between counting names and listing the orphan, the thread records the removed name.
-            let hold = vol.inodes.inode_table.gone.hold();
+            let hold = vol.inodes.table.gone.hold();
             let remover = s.spawn(|| vol.unlink(vol.root(), b"f"));
             while inode.node.inode(|r| r.i_links.get()) > 0 {
                 std::thread::yield_now();

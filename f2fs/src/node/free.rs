@@ -39,14 +39,14 @@ impl Nodes {
         {
             let mut bytes = node.write();
             for slot in slots {
-                let a = addr_in(self, node, &bytes, slot);
+                let a = addr_in(&self.ctx, node, &bytes, slot);
                 if a != BlockAddr::NULL {
                     gone.push((slot, a));
                     set_addr_in(self, node, &mut bytes, slot, BlockAddr::NULL);
                 }
             }
             if !gone.is_empty() {
-                self.node_cache.mark_dirty(node);
+                self.cache.mark_dirty(node);
             }
         }
         let age = self.ctx.mounted_seconds();

@@ -12,6 +12,7 @@ use format::node::{self, ADDRS_PER_BLOCK, Footer, Shape};
 use format::{BlockAddr, Ino, Nid};
 
 use super::cache::Node;
+use crate::context::Context;
 use crate::error::{At, Error, Result};
 use crate::node::Nodes;
 
@@ -37,9 +38,9 @@ pub enum Lookup {
 
 impl Place {
     /// The address in slot `slot`.
-    pub fn addr(&self, vol: &Nodes, slot: u32) -> BlockAddr {
+    pub fn addr(&self, ctx: &Context, slot: u32) -> BlockAddr {
         let bytes = self.node.read();
-        addr_in(vol, &self.node, &bytes, slot)
+        addr_in(ctx, &self.node, &bytes, slot)
     }
     /// Number of blocks whose addresses are here, from `slot` on.
     pub fn run(&self) -> u64 {
@@ -47,10 +48,10 @@ impl Place {
     }
 }
 
-pub(crate) fn addr_in(vol: &Nodes, node: &Node, bytes: &format::Block, slot: u32) -> BlockAddr {
+pub(crate) fn addr_in(ctx: &Context, node: &Node, bytes: &format::Block, slot: u32) -> BlockAddr {
     if node.nid == node.ino.nid() {
         let raw = RawInode::of(bytes);
-        raw.divide(vol.ctx.sb.features).map_or(BlockAddr::NULL, |d| raw.addr(d, slot))
+        raw.divide(ctx.sb.features).map_or(BlockAddr::NULL, |d| raw.addr(d, slot))
     } else {
         BlockAddr(node::word(bytes, slot as usize))
     }
@@ -58,18 +59,18 @@ pub(crate) fn addr_in(vol: &Nodes, node: &Node, bytes: &format::Block, slot: u32
 
 /// Changes an address slot in a node's bytes, for new contents, and the count of reserved slots without a block
 /// (including a compressed cluster's mark; the caller corrects the count for a released one). A delta of the slot is
-/// dropped. If the node is not the inode itself and a block moves, the caller must then call [`Volume::forget_extent`].
-pub(crate) fn set_addr_in(vol: &Nodes, node: &Node, bytes: &mut format::Block, slot: u32, to: BlockAddr) {
+/// dropped. If the node is not the inode itself and a block moves, the caller must then call [`Nodes::forget_extent`].
+pub(crate) fn set_addr_in(nodes: &Nodes, node: &Node, bytes: &mut format::Block, slot: u32, to: BlockAddr) {
     let new = |addr| i64::from(addr == BlockAddr::NEW || addr == BlockAddr::COMPRESS);
-    let more = new(to) - new(addr_in(vol, node, bytes, slot));
+    let more = new(to) - new(addr_in(&nodes.ctx, node, bytes, slot));
     if more != 0 {
-        vol.space.unwritten_by(more);
+        nodes.space.unwritten_by(more);
     }
-    put_addr(vol, node, bytes, slot, to, RawInode::set_addr);
+    put_addr(&nodes.ctx, node, bytes, slot, to, RawInode::set_addr);
 }
 
 fn put_addr(
-    vol: &Nodes,
+    ctx: &Context,
     node: &Node,
     bytes: &mut format::Block,
     slot: u32,
@@ -78,7 +79,7 @@ fn put_addr(
 ) {
     if node.nid == node.ino.nid() {
         let raw = RawInode::of_mut(bytes);
-        if let Ok(d) = raw.divide(vol.ctx.sb.features) {
+        if let Ok(d) = raw.divide(ctx.sb.features) {
             debug_assert!(slot < d.addressed() || to == BlockAddr::NULL, "slot {slot} lies in the zone of deltas");
             put(raw, d, slot, to);
             raw.forget_extent();
@@ -89,8 +90,8 @@ fn put_addr(
 }
 
 /// [`set_addr_in`] for the same contents at another place: a delta of the slot stays.
-pub(crate) fn move_addr_in(vol: &Nodes, node: &Node, bytes: &mut format::Block, slot: u32, to: BlockAddr) {
-    put_addr(vol, node, bytes, slot, to, RawInode::move_addr);
+pub(crate) fn move_addr_in(ctx: &Context, node: &Node, bytes: &mut format::Block, slot: u32, to: BlockAddr) {
+    put_addr(ctx, node, bytes, slot, to, RawInode::move_addr);
 }
 
 /// Number of blocks under one child of a node `level` above the direct nodes: a direct node's child is a block.
@@ -120,7 +121,7 @@ impl Nodes {
     /// The node of an inode, if this number belongs to an inode.
     pub(crate) fn inode_node(&self, nid: Nid) -> Result<Option<Arc<Node>>> {
         let entry = self.nat.get(nid)?;
-        let there = entry.ino == nid.as_ino() && (entry.addr != BlockAddr::NULL || self.node_cache.get(nid).is_some());
+        let there = entry.ino == nid.as_ino() && (entry.addr != BlockAddr::NULL || self.cache.get(nid).is_some());
         if there { self.node(nid).map(Some) } else { Ok(None) }
     }
 
@@ -168,7 +169,7 @@ impl Nodes {
     /// The address of a file block.
     pub(crate) fn addr_of(&self, node: &Arc<Node>, index: u64) -> Result<BlockAddr> {
         match self.find(node, index)? {
-            Lookup::At(p) => Ok(p.addr(self, p.slot)),
+            Lookup::At(p) => Ok(p.addr(&self.ctx, p.slot)),
             Lookup::Hole(_) => Ok(BlockAddr::NULL),
         }
     }
@@ -235,7 +236,7 @@ impl Nodes {
             // there, and break the promises of files synced afterwards.
             node::delta::init(&mut bytes);
         }
-        let n = self.node_cache.insert(nid, inode.ino, bytes);
+        let n = self.cache.insert(nid, inode.ino, bytes);
         self.edit(&n, |_| ());
         self.edit_inode(inode, |r| r.i_blocks = (r.i_blocks.get() + 1).into());
         Ok(n)
@@ -256,7 +257,7 @@ impl Nodes {
             self.promises.reshaped(node.ino);
         }
         self.nat.release(node.nid)?;
-        self.node_cache.drop_node(node);
+        self.cache.drop_node(node);
         self.space.give_node(is_inode);
         Ok(())
     }
@@ -346,7 +347,7 @@ mod tests {
             let freer = s.spawn(|| {
                 let _change = vol.ctx.cp.read();
                 let place = vol.inodes.orphans.take(doomed.ino);
-                vol.inodes.inode_table.drop_inode(doomed.ino);
+                vol.inodes.table.drop_inode(doomed.ino);
                 vol.nodes.free_node(&doomed.node, true).unwrap();
                 drop(place);
             });

@@ -27,7 +27,7 @@ pub struct Nodes {
     pub(crate) logs: Arc<Logs>,
     pub(crate) promises: Arc<Promises>,
     pub(crate) nat: Nat,
-    pub(crate) node_cache: NodeCache,
+    pub(crate) cache: NodeCache,
     pub(crate) space: Space,
     /// Keeps the order of node writes.
     pub(crate) node_io: Mutex<()>,

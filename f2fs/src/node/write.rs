@@ -83,8 +83,8 @@ impl Nodes {
         for node in nodes {
             let _bytes = node.write();
             // A node freed meanwhile stays freed.
-            if self.node_cache.get(node.nid).is_some_and(|known| Arc::ptr_eq(&known, node)) {
-                self.node_cache.mark_dirty(node);
+            if self.cache.get(node.nid).is_some_and(|known| Arc::ptr_eq(&known, node)) {
+                self.cache.mark_dirty(node);
             }
         }
     }
@@ -156,7 +156,7 @@ impl Nodes {
                 Mark::Plain if is_inode => self.promises.inode_strayed(node.ino),
                 _ => {}
             }
-            self.node_cache.mark_clean(node);
+            self.cache.mark_clean(node);
             // Readers of this node need not wait while the other nodes are written.
             drop(bytes);
             if let Some(mut full) = full {
@@ -181,7 +181,7 @@ impl Nodes {
 
     /// A node from memory or the device, checked to be the requested one.
     pub(crate) fn node(&self, nid: Nid) -> Result<Arc<Node>> {
-        if let Some(n) = self.node_cache.get(nid) {
+        if let Some(n) = self.cache.get(nid) {
             return Ok(n);
         }
         loop {
@@ -195,7 +195,7 @@ impl Nodes {
                 Err(_) if moved() => {}
                 Err(e) => return Err(e),
             }
-            if let Some(n) = self.node_cache.get(nid) {
+            if let Some(n) = self.cache.get(nid) {
                 return Ok(n);
             }
         }
@@ -214,7 +214,7 @@ impl Nodes {
         if self.ctx.sb.locate(addr).is_none() {
             return Err(corrupt(format!("NAT entry of node {nid}: address {addr} is outside the main area")));
         }
-        let mut bytes = self.node_cache.block(nid);
+        let mut bytes = self.cache.block(nid);
         self.ctx.dev.read(Lba(addr.0.into()), &mut *bytes, Cause::Node.of(owner))?;
         let f = node::footer(&bytes);
         if f.nid != nid {
@@ -235,14 +235,14 @@ impl Nodes {
             node::delta::verify(self.ctx.checksum_seed, &bytes)
                 .at(|| format!("delta node {nid} of inode {ino} at block {addr}"))?;
         }
-        Ok(self.node_cache.insert_read(nid, ino, bytes, current))
+        Ok(self.cache.insert_read(nid, ino, bytes, current))
     }
 
     /// Changes a node's bytes and marks it dirty.
     pub(crate) fn edit<T>(&self, node: &Arc<Node>, f: impl FnOnce(&mut format::Block) -> T) -> T {
         let mut bytes = node.write();
         let out = f(&mut bytes);
-        self.node_cache.mark_dirty(node);
+        self.cache.mark_dirty(node);
         out
     }
 

@@ -46,7 +46,7 @@ impl Volume {
                 raw.set_addr(d, slot, BlockAddr::NULL);
             }
         }
-        let node = self.nodes.node_cache.insert(link.nid, link.ino, bytes);
+        let node = self.nodes.cache.insert(link.nid, link.ino, bytes);
         self.nodes.edit(&node, |_| ());
         Ok(())
     }
@@ -184,7 +184,7 @@ impl Volume {
         self.nodes.forget_extent(&inode.node);
         let keep_size = inode.node.inode(|r| r.has_blocks_behind_end());
         for &(slot, want) in slots {
-            if place.addr(&self.nodes, slot) == want || want == BlockAddr::COMPRESS {
+            if place.addr(&self.ctx, slot) == want || want == BlockAddr::COMPRESS {
                 continue;
             }
             let end = (base + u64::from(slot) + 1) * BLOCK;
@@ -201,7 +201,7 @@ impl Volume {
             // A slot of an earlier node in the chain has this block; a later node took it over.
             self.evict(want)?;
         }
-        let have = place.addr(&self.nodes, slot);
+        let have = place.addr(&self.ctx, slot);
         let age = self.ctx.mounted_seconds();
         if have.is_real() {
             self.logs.seg.lock().invalidate(have, age)?;
@@ -229,7 +229,7 @@ impl Volume {
     fn set_slot(&self, place: &Place, slot: u32, to: BlockAddr) {
         let mut bytes = place.node.write();
         set_addr_in(&self.nodes, &place.node, &mut bytes, slot, to);
-        self.nodes.node_cache.mark_dirty(&place.node);
+        self.nodes.cache.mark_dirty(&place.node);
     }
 
     /// Removes a block from its present slot (kernel `check_index_in_prev_nodes`).
@@ -249,7 +249,7 @@ impl Volume {
         let here = {
             let bytes = node.read();
             addresses(self.ctx.sb.features, &bytes).get(slot as usize).is_some_and(|(_, a)| *a == addr)
-                && addr_in(&self.nodes, &node, &bytes, slot) == addr
+                && addr_in(&self.ctx, &node, &bytes, slot) == addr
         };
         if !here {
             return Err(nobody());

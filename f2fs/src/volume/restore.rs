@@ -40,7 +40,7 @@ impl Volume {
         let mut hotness = self.deltas.hotness.lock();
         if now.saturating_sub(hotness.since) >= WINDOW {
             hotness.since = now;
-            let files = self.inodes.inode_table.of_kind(FileKind::Regular).into_iter();
+            let files = self.inodes.table.of_kind(FileKind::Regular).into_iter();
             let files: Vec<(Arc<Inode>, (u32, u32))> = files.map(|i| (i.clone(), i.heat.end_window())).collect();
             let point = |(reads, writes)| Point::of(reads, writes);
             let points: Vec<Point> = files.iter().filter(|(_, n)| *n != (0, 0)).map(|(_, n)| point(*n)).collect();
@@ -65,7 +65,7 @@ impl Volume {
                 break;
             }
             let Some(ino) = self.deltas.hotness.lock().waiting.pop() else { break };
-            if let Some(inode) = self.inodes.inode_table.get(ino)
+            if let Some(inode) = self.inodes.table.get(ino)
                 && self.restore_some(&inode)?
             {
                 self.deltas.hotness.lock().waiting.push(ino);

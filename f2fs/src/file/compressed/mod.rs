@@ -29,6 +29,7 @@ use vfs::FileKind;
 
 use super::BLOCK;
 use crate::cause::Cause;
+use crate::context::Context;
 use crate::error::{At, Error, Result};
 use crate::file::Files;
 use crate::inode::{Content, Inode};
@@ -47,9 +48,9 @@ pub(crate) fn cluster_of(index: u64, method: Method) -> Range<u64> {
 }
 
 /// An inode's compression method; `None` if it is not a compressed file.
-pub(crate) fn method_of(vol: &Files, raw: &RawInode) -> Result<Option<Method>> {
+pub(crate) fn method_of(ctx: &Context, raw: &RawInode) -> Result<Option<Method>> {
     let place = || format!("inode {}", raw.footer.ino.get());
-    if !vol.ctx.has(Features::COMPRESSION) || raw.log_cluster(vol.ctx.sb.features).at(place)?.is_none() {
+    if !ctx.has(Features::COMPRESSION) || raw.log_cluster(ctx.sb.features).at(place)?.is_none() {
         return Ok(None);
     }
     let extra = raw.extra().filter(|_| raw.extra_isize() >= extra_end::COMPRESS);
@@ -65,7 +66,7 @@ impl Files {
         if inode.kind != FileKind::Regular || !self.ctx.has(Features::COMPRESSION) {
             return Ok(None);
         }
-        inode.node.inode(|r| method_of(self, r))
+        inode.node.inode(|r| method_of(&self.ctx, r))
     }
 
     /// Refuses to change a file whose saved blocks were released: its clusters have no room.
@@ -79,7 +80,7 @@ impl Files {
     /// True if a cluster is packed on the volume; `index` is any of its blocks.
     pub(crate) fn is_packed(&self, inode: &Inode, method: Method, index: u64) -> Result<bool> {
         Ok(match self.nodes.find(&inode.node, index)? {
-            Lookup::At(p) => p.addr(&self.nodes, mark_slot(p.slot, method)) == BlockAddr::COMPRESS,
+            Lookup::At(p) => p.addr(&self.ctx, mark_slot(p.slot, method)) == BlockAddr::COMPRESS,
             Lookup::Hole(_) => false,
         })
     }
@@ -139,7 +140,7 @@ impl Files {
         let addrs: Vec<BlockAddr> = {
             let bytes = place.node.read();
             let slots = place.slot + 1..place.slot + method.cluster_blocks();
-            slots.map(|slot| addr_in(&self.nodes, &place.node, &bytes, slot)).take_while(|a| a.is_real()).collect()
+            slots.map(|slot| addr_in(&self.ctx, &place.node, &bytes, slot)).take_while(|a| a.is_real()).collect()
         };
         for addr in &addrs {
             self.ctx.check_data_addr(*addr, inode.ino, first)?;

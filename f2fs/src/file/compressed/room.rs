@@ -59,7 +59,7 @@ impl Files {
         for nid in (self.ctx.sb.root.0..self.ctx.sb.max_nid()).map(Nid) {
             let Some(node) = self.nodes.inode_node(nid)? else { continue };
             node.inode(|r| {
-                if method_of(self, r)?.is_some() {
+                if method_of(&self.ctx, r)?.is_some() {
                     count.files += 1;
                     count.saved += r.saved_blocks();
                     count.released += u64::from(r.inline().contains(Inline::COMPRESS_RELEASED));
@@ -89,7 +89,7 @@ impl Files {
             let Some(place) = place else { continue };
             let bytes = place.node.read();
             for slot in (0..place.slots).step_by(n as usize) {
-                let addr = |k| addr_in(&self.nodes, &place.node, &bytes, slot + k);
+                let addr = |k| addr_in(&self.ctx, &place.node, &bytes, slot + k);
                 if addr(0) == BlockAddr::COMPRESS {
                     let blocks = (1..n).take_while(|k| addr(*k).is_real()).count() as u32;
                     out.push(Packed { node: place.node.clone(), slot, blocks });
@@ -135,7 +135,7 @@ impl Files {
             for packed in self.packed_clusters(inode, method)? {
                 let mut bytes = packed.node.write();
                 for slot in packed.slot + packed.blocks + 1..packed.slot + method.cluster_blocks() {
-                    if addr_in(&self.nodes, &packed.node, &bytes, slot) != BlockAddr::NULL {
+                    if addr_in(&self.ctx, &packed.node, &bytes, slot) != BlockAddr::NULL {
                         set_addr_in(&self.nodes, &packed.node, &mut bytes, slot, BlockAddr::NULL);
                         given += 1;
                     }
@@ -143,7 +143,7 @@ impl Files {
                 // The mark stays but no longer counts.
                 self.nodes.space.unwritten_by(-1);
                 given += 1;
-                self.nodes.node_cache.mark_dirty(&packed.node);
+                self.nodes.cache.mark_dirty(&packed.node);
             }
             self.nodes.space.give(given);
             self.nodes.add_blocks(&inode.node, -(given as i64));
@@ -171,7 +171,7 @@ impl Files {
                     set_addr_in(&self.nodes, &packed.node, &mut bytes, slot, BlockAddr::NEW);
                 }
                 self.nodes.space.unwritten_by(1);
-                self.nodes.node_cache.mark_dirty(&packed.node);
+                self.nodes.cache.mark_dirty(&packed.node);
             }
             self.nodes.add_blocks(&inode.node, taken as i64);
             self.nodes.edit_inode(&inode.node, |r| {

@@ -8,7 +8,7 @@
 //! An fsync of a compressed file is a checkpoint, as in Linux, and roll-forward never replays one. So either all new
 //! addresses of a cluster become durable, or none.
 //!
-//! Unlike [`Volume::write_back`] when it overwrites in place, this code does not note for fsync that contents were
+//! Unlike [`Files::write_back`] when it overwrites in place, this code does not note for fsync that contents were
 //! written (`Promises::stray`): new addresses make a node dirty, and a file with a dirty node never counts as synced.
 //! The writer of the node notes it.
 
@@ -71,7 +71,7 @@ struct Placed<'b> {
 }
 
 impl Files {
-    /// [`Volume::write_back`] for a compressed file. True if a block got a new address.
+    /// [`Files::write_back`] for a compressed file. True if a block got a new address.
     pub(crate) fn write_clusters(
         &self,
         _held: &PackState,
@@ -146,7 +146,7 @@ impl Files {
                         self.nodes.edit_inode(&inode.node, |r| r.add_saved_blocks(placed.saved));
                     }
                     for (addr, block) in placed.at {
-                        run.push(self, addr, block, cause.of(inode.ino))?;
+                        run.push(&self.logs, addr, block, cause.of(inode.ino))?;
                     }
                     done += 1;
                 }
@@ -159,7 +159,7 @@ impl Files {
         if done > 0 {
             self.nodes.forget_extent(&inode.node);
         }
-        run.write(self, run.tag())?;
+        run.write(&self.logs, run.tag())?;
         let packed = ready[..done].iter().filter_map(|r| r.packed.as_ref());
         let (clusters, blocks) = packed.fold((0, 0), |(n, blocks), p| (n + 1, blocks + p.len() as u64));
         self.ctx.counters.packed_clusters.fetch_add(clusters, Ordering::Relaxed);
@@ -185,7 +185,7 @@ impl Files {
         let end = inode.size().div_ceil(BLOCK);
         let mut bytes = place.node.write();
         let mut seg = self.logs.seg.lock();
-        let old: Vec<BlockAddr> = (0..n).map(|k| addr_in(&self.nodes, &place.node, &bytes, place.slot + k)).collect();
+        let old: Vec<BlockAddr> = (0..n).map(|k| addr_in(&self.ctx, &place.node, &bytes, place.slot + k)).collect();
         let mut real: Vec<BlockAddr> = old.iter().copied().filter(|a| a.is_real()).collect();
         real.sort_unstable();
         for addr in &real {
@@ -243,7 +243,7 @@ impl Files {
             freed += u64::from(addr == BlockAddr::NULL && before != BlockAddr::NULL);
             set_addr_in(&self.nodes, &place.node, &mut bytes, place.slot + k, addr);
         }
-        self.nodes.node_cache.mark_dirty(&place.node);
+        self.nodes.cache.mark_dirty(&place.node);
         self.nodes.space.give(freed);
         let saved = cluster.packed.as_ref().map_or(0, |packed| i64::from(n) - packed.len() as i64);
         let at = to.into_iter().zip(blocks).map(|(addr, (_, block))| (addr, block)).collect();
