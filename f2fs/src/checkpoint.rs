@@ -37,16 +37,39 @@ use crate::segment::Segments;
 
 /// Checkpoints: all state becomes durable at once.
 pub struct Checkpoints {
-    pub(crate) ctx: Arc<Context>,
-    pub(crate) logs: Arc<Logs>,
-    pub(crate) promises: Arc<Promises>,
-    pub(crate) nodes: Arc<Nodes>,
-    pub(crate) inodes: Arc<Inodes>,
-    pub(crate) files: Arc<Files>,
+    ctx: Arc<Context>,
+    logs: Arc<Logs>,
+    promises: Arc<Promises>,
+    nodes: Arc<Nodes>,
+    inodes: Arc<Inodes>,
+    files: Arc<Files>,
     /// Which counts were right at mount.
-    pub(crate) sound: Sound,
+    sound: Sound,
     /// Monotonic time of the last checkpoint, in milliseconds.
     pub(crate) last_checkpoint: AtomicU64,
+}
+
+impl Checkpoints {
+    pub(crate) fn new(
+        ctx: &Arc<Context>,
+        logs: &Arc<Logs>,
+        promises: &Arc<Promises>,
+        nodes: &Arc<Nodes>,
+        inodes: &Arc<Inodes>,
+        files: &Arc<Files>,
+        sound: Sound,
+    ) -> Arc<Self> {
+        Arc::new(Checkpoints {
+            ctx: ctx.clone(),
+            logs: logs.clone(),
+            promises: promises.clone(),
+            nodes: nodes.clone(),
+            inodes: inodes.clone(),
+            files: files.clone(),
+            sound,
+            last_checkpoint: AtomicU64::new(ctx.mounted_at.as_millis() as u64),
+        })
+    }
 }
 
 impl Checkpoints {
@@ -91,7 +114,7 @@ impl Checkpoints {
     }
 
     /// Writes every dirty node.
-    pub(crate) fn flush_all_nodes(&self, held: &PackState, cause: Cause) -> Result<()> {
+    fn flush_all_nodes(&self, held: &PackState, cause: Cause) -> Result<()> {
         loop {
             let dirty = self.nodes.cache.dirty();
             if dirty.iter().all(|n| !n.is_dirty()) {

@@ -39,11 +39,23 @@ use luck::Luck;
 
 /// The inodes of a mounted volume that are in use, and those without a name.
 pub struct Inodes {
-    pub(crate) ctx: Arc<Context>,
-    pub(crate) logs: Arc<Logs>,
-    pub(crate) nodes: Arc<Nodes>,
+    ctx: Arc<Context>,
+    logs: Arc<Logs>,
+    nodes: Arc<Nodes>,
     pub(crate) table: InodeTable,
     pub(crate) orphans: Orphans,
+}
+
+impl Inodes {
+    pub(crate) fn new(ctx: &Arc<Context>, logs: &Arc<Logs>, nodes: &Arc<Nodes>, orphans: Orphans) -> Arc<Self> {
+        Arc::new(Inodes {
+            ctx: ctx.clone(),
+            logs: logs.clone(),
+            nodes: nodes.clone(),
+            table: InodeTable::new(ctx.options.node_cache),
+            orphans,
+        })
+    }
 }
 
 const SHARDS: usize = 16;

@@ -52,7 +52,6 @@ mod options;
 mod orphan;
 pub mod owners;
 mod pack;
-mod placed;
 mod promises;
 mod recovery;
 mod replacement;

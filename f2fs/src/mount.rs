@@ -23,27 +23,20 @@ use crate::context::Context;
 use crate::counters::Counters;
 use crate::delta::Deltas;
 use crate::delta::bases::Bases;
-use crate::delta::kept::IN_MEMORY;
 use crate::dir::Names;
 use crate::error::{At, Error, Result};
 use crate::file::Files;
-use crate::file::writers::Writers;
 use crate::gc::Cleaning;
-use crate::gc::cleaner::Cleaner;
-use crate::gc::pacer::Pacer;
 use crate::health::Health;
-use crate::inode::InodeTable;
 use crate::inode::Inodes;
 use crate::invariant::Sound;
 use crate::nat::Nat;
 use crate::node::Nodes;
-use crate::node::cache::NodeCache;
 use crate::options::{CheckpointChoice, MountOptions, RollForward};
 use crate::orphan::Orphans;
 use crate::pack::PackState;
 use crate::promises::Promises;
 use crate::promises::flush_gate::FlushGate;
-use crate::replacement::Cache;
 use crate::segment::Logs;
 use crate::segment::log::Log;
 use crate::segment::table::SegmentTable;
@@ -384,7 +377,7 @@ impl Volume {
         let unwritable = sb.features - WRITABLE;
         let leave = options.roll_forward == RollForward::Leave;
         options.read_only |= leave || options.checkpoint == CheckpointChoice::Older;
-        let (cp, pack, second) = choose_pack(&*dev, &sb, options.checkpoint)?;
+        let chosen = choose_pack(&*dev, &sb, options.checkpoint)?;
         if !options.read_only {
             let mut features = unwritable.names();
             let encoding = sb.raw.s_encoding.get();
@@ -392,10 +385,10 @@ impl Volume {
                 features.push(format!("names folded by the unknown encoding {encoding}"));
             }
             zones::check(&*dev, &sb).map_err(MountError::Zones)?;
-            if cp.flags.contains(CpFlags::DISABLED) {
+            if chosen.0.flags.contains(CpFlags::DISABLED) {
                 features.push("disabled checkpoints".into());
             }
-            if cp.flags.contains(CpFlags::RESIZEFS) {
+            if chosen.0.flags.contains(CpFlags::RESIZEFS) {
                 features.push("an unfinished resize".into());
             }
             if !features.is_empty() {
@@ -411,7 +404,7 @@ impl Volume {
         let bases = makes_deltas.then(|| Arc::new(Bases::new(dev.clone())));
         let dev: Arc<dyn BlockDevice> = bases.clone().map_or(dev, |bases| bases);
 
-        let vol = Self::assemble(dev, bases, clock, options, sb, cp, pack, second)?;
+        let vol = Self::assemble(dev, bases, clock, options, sb, chosen)?;
         if !vol.ctx.is_read_only() {
             vol.recover().map_err(MountError::RollForward)?;
         }
@@ -425,9 +418,7 @@ impl Volume {
         clock: Arc<dyn Clock>,
         mut options: MountOptions,
         sb: SuperBlock,
-        cp: Checkpoint,
-        pack: Vec<Block>,
-        second: bool,
+        (cp, pack, second): (Checkpoint, Vec<Block>, bool),
     ) -> Result<Volume> {
         let sums = pack_summaries(&cp, &pack)?;
         let place = || "checkpoint pack".to_string();
@@ -469,12 +460,9 @@ impl Volume {
         let sums = segments.table.sums();
         let sound = Sound::of(&cp, sums);
         let blocks = (cp.valid_blocks, sums.total());
-        let idle = options.node_cache;
         let nat = Nat::new(dev.clone(), sb.clone(), cp.nat_bitmap.clone(), nat_journal, cp.next_free_nid);
         let now = clock.now();
-        let ms = monotonic.as_millis() as u64;
         let space = Space::new(cp.user_blocks, sb.max_nid(), blocks, cp.valid_nodes, cp.valid_inodes);
-        let gc = options.gc;
         let counters = Arc::new(Counters::default());
         let ctx = Arc::new(Context {
             checksum_seed: format::inode::checksum_seed(&sb.uuid),
@@ -498,78 +486,15 @@ impl Volume {
             counters: counters.clone(),
         });
         let promises = Arc::new(Promises::default());
-        let logs = Arc::new(Logs {
-            ctx: ctx.clone(),
-            seg: Mutex::new(segments),
-            pressure: pressure.clone(),
-            data_io: Mutex::new(()),
-        });
-        let nodes = Arc::new(Nodes {
-            ctx: ctx.clone(),
-            logs: logs.clone(),
-            promises: promises.clone(),
-            nat,
-            cache: NodeCache::new(idle, pressure),
-            space,
-            node_io: Mutex::new(()),
-        });
-        let inodes = Arc::new(Inodes {
-            ctx: ctx.clone(),
-            logs: logs.clone(),
-            nodes: nodes.clone(),
-            table: InodeTable::new(idle),
-            orphans,
-        });
-        let xattrs = Arc::new(Xattrs { ctx: ctx.clone(), nodes: nodes.clone() });
-        let deltas = Arc::new(Deltas {
-            ctx: ctx.clone(),
-            promises: promises.clone(),
-            nodes: nodes.clone(),
-            inodes: inodes.clone(),
-            bases,
-            hotness: Mutex::default(),
-            kept_pages: Mutex::new(Cache::new(IN_MEMORY, IN_MEMORY / 8)),
-        });
-        let files = Arc::new(Files {
-            ctx: ctx.clone(),
-            logs: logs.clone(),
-            promises: promises.clone(),
-            nodes: nodes.clone(),
-            inodes: inodes.clone(),
-            deltas: deltas.clone(),
-            writers: Writers::default(),
-        });
-        let names = Arc::new(Names {
-            ctx: ctx.clone(),
-            logs: logs.clone(),
-            promises: promises.clone(),
-            nodes: nodes.clone(),
-            inodes: inodes.clone(),
-            xattrs: xattrs.clone(),
-            files: files.clone(),
-            renames: Mutex::new(()),
-            dir_blocks_brought: AtomicU64::new(0),
-        });
-        let checkpoints = Arc::new(Checkpoints {
-            ctx: ctx.clone(),
-            logs: logs.clone(),
-            promises: promises.clone(),
-            nodes: nodes.clone(),
-            inodes: inodes.clone(),
-            files: files.clone(),
-            sound,
-            last_checkpoint: AtomicU64::new(ms),
-        });
-        let cleaning = Arc::new(Cleaning {
-            ctx: ctx.clone(),
-            logs: logs.clone(),
-            promises: promises.clone(),
-            nodes: nodes.clone(),
-            files: files.clone(),
-            checkpoints: checkpoints.clone(),
-            cleaner: Cleaner::new(Pacer::new(&gc, monotonic)),
-            settings: Mutex::new(gc),
-        });
+        let logs = Logs::new(&ctx, segments, pressure);
+        let nodes = Nodes::new(&ctx, &logs, &promises, nat, space);
+        let inodes = Inodes::new(&ctx, &logs, &nodes, orphans);
+        let xattrs = Xattrs::new(&ctx, &nodes);
+        let deltas = Deltas::new(&ctx, &promises, &nodes, &inodes, bases);
+        let files = Files::new(&ctx, &logs, &promises, &nodes, &inodes, &deltas);
+        let names = Names::new(&ctx, &logs, &promises, &nodes, &inodes, &xattrs, &files);
+        let checkpoints = Checkpoints::new(&ctx, &logs, &promises, &nodes, &inodes, &files, sound);
+        let cleaning = Cleaning::new(&ctx, &logs, &promises, &nodes, &files, &checkpoints);
         Ok(Volume {
             ctx,
             logs,
@@ -584,7 +509,7 @@ impl Volume {
             cleaning,
             flushes: FlushGate::default(),
             relieved: AtomicU64::new(0),
-            last_writeback: AtomicU64::new(ms),
+            last_writeback: AtomicU64::new(monotonic.as_millis() as u64),
             accountant: Mutex::default(),
             reported_too: Mutex::default(),
             counters,

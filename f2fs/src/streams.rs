@@ -6,7 +6,7 @@
 //! cleaning moves it there. Metadata in fixed places keeps handle 0.
 //!
 //! Left out on purpose: querying a device's number of handles (a missing one means 0), and setting the handle
-//! (`placed`).
+//! (`segment::placed`).
 
 use format::sit::LogType;
 

@@ -23,6 +23,12 @@ pub struct Xattrs {
 }
 
 impl Xattrs {
+    pub(crate) fn new(ctx: &Arc<Context>, nodes: &Arc<Nodes>) -> Arc<Self> {
+        Arc::new(Xattrs { ctx: ctx.clone(), nodes: nodes.clone() })
+    }
+}
+
+impl Xattrs {
     /// The node for attributes that do not fit in the inode, checked to be one.
     pub(crate) fn xattr_node(&self, inode: &Inode) -> Result<Option<Arc<Node>>> {
         match inode.node.inode(|r| Nid(r.i_xattr_nid.get())) {

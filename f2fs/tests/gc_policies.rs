@@ -9,7 +9,7 @@ use device::{Counting, Memory, VirtualClock};
 use joulefs_f2fs::cause::Cause;
 use joulefs_f2fs::gc::settings::Settings;
 use joulefs_f2fs::mkfs::Options;
-use joulefs_f2fs::vfs::Volume as _;
+
 use joulefs_f2fs::{MountOptions, Volume};
 use vfs::{FileSystem, Ino};
 use victim::Policy;

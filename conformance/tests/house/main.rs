@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use folders::{Folders, Use, What, folder, upward, uses};
+use folders::{Folders, folder, upward};
 use imports::{Name, Sources, circles};
 
 fn root() -> PathBuf {
@@ -120,15 +120,9 @@ fn no_folder_of_f2fs_uses_one_above_it() {
         .map(|n| n.join("::"))
         .collect();
     assert!(astray.is_empty(), "belong to no folder: {astray:?}");
-    let uses = uses(&sources, "Volume");
-    assert!(uses.iter().filter(|u| u.what != What::Import).count() > 600);
-    // Every folder may use the volume's type, which holds all state, and `volume::begin`, which makes space before a
-    // change.
-    let volume = |name: &Name| name.join("::") == "volume";
-    let of_type = |u: &Use| u.what == What::Import && (volume(&u.from) || volume(&u.to));
-    let begins = |u: &Use| u.to.join("::") == "volume::begin";
-    let wrong: Vec<String> =
-        upward(&uses, &folders).into_iter().filter(|u| !of_type(u) && !begins(u)).map(Use::text).collect();
+    let imports = sources.named(false);
+    assert!(imports.values().map(BTreeSet::len).sum::<usize>() > 400);
+    let wrong = upward(&imports, &folders);
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
@@ -212,48 +206,35 @@ fn a_crate_that_knows_one_above_it_or_is_not_drawn_is_found() {
     assert_eq!(out_of_place(&upside_down, &storeys), ["floor knows roof", "shed is not drawn", "wall knows wall"]);
 }
 
-/// The upward uses in a crate of the folders `low` and `high`, where `Volume` is the type with the methods.
-fn astray(low: &str, high: &str) -> Vec<String> {
+/// The upward imports in a crate of the folders `low` and `high`.
+fn astray(low: &str) -> Vec<String> {
     let readme = "# House\n\n## Folders\n\nUp.\n\n| folder | holds | modules |\n|---|---|---|\n\
-                  | low | all | `volume`, `low` |\n| high | rest | `high` |\n\nEnd.\n";
-    let lib = ("", "mod volume; mod low; mod high;");
-    let volume =
-        "use crate::{low::L, high::{self, H}}; pub struct Volume { l: L, h: Mutex<Box<H>>, n: u32, m: crate::high::M }";
-    let sources = Sources::of(&[lib, ("volume", volume), ("low", low), ("high", high)]);
-    let uses = uses(&sources, "Volume");
-    let of_low = |u: &&Use| u.from.join("::") != "volume";
-    upward(&uses, &folders(readme)).into_iter().filter(of_low).map(Use::text).collect()
+                  | low | all | `low`, `high::data` |\n| high | rest | `high` |\n\nEnd.\n";
+    let high = ("high", "pub mod data; use crate::low::L; pub struct T(L);");
+    let data = ("high::data", "pub struct D;");
+    upward(&Sources::of(&[("", "mod low; mod high;"), ("low", low), high, data]).named(false), &folders(readme))
 }
 
 #[test]
-fn a_use_of_a_method_or_field_above_is_found_however_it_is_written() {
-    let high = "use crate::volume::Volume; impl Volume { fn above(&self) { self.below() } fn as_fn(&self) {} }";
-    let low = |body: &str| format!("use crate::volume::Volume; impl Volume {{ fn below(&self) {{ {body} }} }}");
-    for body in
-        ["self.above();", "f(|| self.above());", "assert!(g(self.above()));", "Self::above(self);", "vol.above();"]
-    {
-        assert_eq!(astray(&low(body), high), ["low calls above of high"], "{body}");
-    }
-    assert_eq!(astray("fn f(vol: &V) { h(Volume::above); vol.as_fn() }", high).len(), 2);
-    for body in ["self.h.lock();", "f(|| self.h.x = 1);", "assert!(g(vol.h));"] {
-        assert_eq!(astray(&low(body), high), ["low touches h of high"], "{body}");
-    }
-    assert_eq!(astray(&low("self.m"), high), ["low touches m of high"]);
-    assert_eq!(astray("use crate::high::T;", "pub struct T;"), ["low imports high"]);
-    assert_eq!(astray("pub use crate::high::T; fn f(_: T) {}", "pub struct T;"), ["low imports high"]);
-}
-
-#[test]
-fn uses_downwards_of_tests_and_of_other_types_and_names_passed_on_are_allowed() {
-    let high = "use crate::volume::Volume; impl Volume { fn above(&self) { self.below() } }";
+fn an_import_from_a_folder_above_is_found_however_it_is_written() {
     for low in [
-        "pub use crate::high::above;",
-        "impl Volume { fn below(&self) {} #[cfg(test)] fn looked(&self) { self.above() } }",
-        "struct Other; impl Other { fn below(&self) { self.above() } }",
-        "impl Volume { fn below(&self) { self.l.above(); self.n.above(); other.above(); other.h } }",
-        "#[cfg(test)] mod tests { fn f(vol: &Volume) { vol.above() } }",
-        "/// See [`Volume::above`].\nfn f() { \"vol.above()\"; }",
+        "use crate::high::T;",
+        "pub use crate::high::T; fn f(_: T) {}",
+        "fn f(_: &crate::high::T) {}",
+        "impl L { fn f(&self) { crate::high::g() } }",
     ] {
-        assert!(astray(low, high).is_empty(), "{low}");
+        assert_eq!(astray(low), ["low imports high"], "{low}");
+    }
+}
+
+#[test]
+fn imports_downwards_and_of_tests_and_names_passed_on_are_allowed() {
+    for low in [
+        "pub use crate::high::T;",
+        "use crate::high::data::D; pub struct L(D);",
+        "#[cfg(test)] mod tests { use crate::high::T; }",
+        "/// See [`crate::high::T`].\nfn f() { \"crate::high::T\"; }",
+    ] {
+        assert!(astray(low).is_empty(), "{low}");
     }
 }

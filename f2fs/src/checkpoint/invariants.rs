@@ -6,7 +6,7 @@ use crate::invariant::Violation;
 
 impl Checkpoints {
     /// Refuses a checkpoint that contradicts itself. All nodes are written, and no other thread makes changes.
-    pub(crate) fn check_invariants(&self) -> Result<()> {
+    pub(super) fn check_invariants(&self) -> Result<()> {
         let seg = self.logs.seg.lock();
         if let Some(violation) = &seg.violated {
             return Err(violation.clone().into());

@@ -105,7 +105,7 @@ impl Bases {
     }
 
     /// The blocks that are not in memory.
-    pub(crate) fn lacking(&self, at: impl Iterator<Item = u64>) -> Vec<u64> {
+    pub(super) fn lacking(&self, at: impl Iterator<Item = u64>) -> Vec<u64> {
         let held = self.held.lock();
         at.filter(|at| held.blocks.peek(at).is_none()).collect()
     }

@@ -19,7 +19,7 @@ impl Encoded {
         Entry { slot, codec: self.codec, check: self.check, payload: &self.payload }
     }
     /// As an entry of a delta node.
-    pub(crate) fn node_entry(&self, block: u32) -> NodeEntry<'_> {
+    pub(super) fn node_entry(&self, block: u32) -> NodeEntry<'_> {
         NodeEntry { block, codec: self.codec, check: self.check, payload: &self.payload }
     }
 }

@@ -54,15 +54,35 @@ use std::sync::Arc;
 
 /// Deltas: small updates of pages that live in nodes.
 pub struct Deltas {
-    pub(crate) ctx: Arc<Context>,
-    pub(crate) promises: Arc<Promises>,
-    pub(crate) nodes: Arc<Nodes>,
-    pub(crate) inodes: Arc<Inodes>,
+    ctx: Arc<Context>,
+    promises: Arc<Promises>,
+    nodes: Arc<Nodes>,
+    inodes: Arc<Inodes>,
     /// The cache of bases above the device, if the mount creates deltas.
     pub(crate) bases: Option<Arc<Bases>>,
     pub(crate) hotness: Mutex<Hotness>,
     /// Database pages in delta nodes, by inode, generation and id.
-    pub(crate) kept_pages: Mutex<Cache<(Ino, u32, u32), Box<Block>>>,
+    kept_pages: Mutex<Cache<(Ino, u32, u32), Box<Block>>>,
+}
+
+impl Deltas {
+    pub(crate) fn new(
+        ctx: &Arc<Context>,
+        promises: &Arc<Promises>,
+        nodes: &Arc<Nodes>,
+        inodes: &Arc<Inodes>,
+        bases: Option<Arc<Bases>>,
+    ) -> Arc<Self> {
+        Arc::new(Deltas {
+            ctx: ctx.clone(),
+            promises: promises.clone(),
+            nodes: nodes.clone(),
+            inodes: inodes.clone(),
+            bases,
+            hotness: Mutex::default(),
+            kept_pages: Mutex::new(Cache::new(kept::IN_MEMORY, kept::IN_MEMORY / 8)),
+        })
+    }
 }
 
 pub use costs::Costs;

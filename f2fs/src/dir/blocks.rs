@@ -27,7 +27,7 @@ impl Names {
 
     /// The first block from `index` on whose address has a node, because a directory's size may claim far more blocks
     /// than exist. `u64::MAX` if there is none.
-    pub(crate) fn after_holes(&self, dir: &Inode, index: u64) -> Result<u64> {
+    pub(super) fn after_holes(&self, dir: &Inode, index: u64) -> Result<u64> {
         let mut at = index;
         loop {
             at = match self.nodes.find(&dir.node, at) {
@@ -40,7 +40,7 @@ impl Names {
     }
 
     /// Loads a directory block; `None` for a hole.
-    pub(crate) fn dir_block<'c>(
+    pub(super) fn dir_block<'c>(
         &self,
         dir: &Inode,
         content: &'c mut Content,
@@ -101,7 +101,7 @@ impl Names {
 
     /// Turns a directory block without entries into a hole; size and nodes stay. On failure the block stays: its last
     /// entry is removed either way.
-    pub(crate) fn free_dir_block(&self, dir: &Arc<Inode>, content: &mut Content, index: u64) {
+    pub(super) fn free_dir_block(&self, dir: &Arc<Inode>, content: &mut Content, index: u64) {
         if let Err(e) = self.files.free_range(&dir.node, index, index + 1) {
             log::warn!("directory {}: its empty block {index} could not be freed: {e}", dir.ino);
             return;

@@ -37,7 +37,31 @@ pub struct Names {
     /// Held by renames between directories: one at a time.
     pub(crate) renames: Mutex<()>,
     /// Directory blocks loaded since the last check of their number.
-    pub(crate) dir_blocks_brought: AtomicU64,
+    dir_blocks_brought: AtomicU64,
+}
+
+impl Names {
+    pub(crate) fn new(
+        ctx: &Arc<Context>,
+        logs: &Arc<Logs>,
+        promises: &Arc<Promises>,
+        nodes: &Arc<Nodes>,
+        inodes: &Arc<Inodes>,
+        xattrs: &Arc<Xattrs>,
+        files: &Arc<Files>,
+    ) -> Arc<Self> {
+        Arc::new(Names {
+            ctx: ctx.clone(),
+            logs: logs.clone(),
+            promises: promises.clone(),
+            nodes: nodes.clone(),
+            inodes: inodes.clone(),
+            xattrs: xattrs.clone(),
+            files: files.clone(),
+            renames: Mutex::new(()),
+            dir_blocks_brought: AtomicU64::new(0),
+        })
+    }
 }
 
 /// The type number in a dentry.

@@ -21,7 +21,7 @@ const ALWAYS: u64 = CHUNK as u64 / BLOCK + 1;
 impl Files {
     /// Waits until `blocks` more may be added; `blocks` is at most [`ALWAYS`]. The caller holds no lock except those of
     /// [`crate::inode::Steps`].
-    pub(crate) fn admit(&self, blocks: u64) -> Admitted<'_> {
+    pub(super) fn admit(&self, blocks: u64) -> Admitted<'_> {
         let mut bringing = self.writers.bringing.lock();
         let fits = |all| {
             let in_log = self.logs.seg.lock().has_sections_for(all);

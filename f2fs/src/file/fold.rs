@@ -96,7 +96,7 @@ impl Files {
     /// Makes room in the zone for addresses in the slots before `end`. Deltas in the way move into delta nodes if that
     /// takes fewer blocks than writing their pages: no base is read, and no operation waits for the device. Other
     /// deltas are folded.
-    pub(crate) fn make_way(&self, node: &Arc<Node>, end: u32) -> Result<()> {
+    pub(super) fn make_way(&self, node: &Arc<Node>, end: u32) -> Result<()> {
         if !self.ctx.may_hold_deltas() {
             return Ok(());
         }

@@ -48,7 +48,7 @@ impl Files {
     }
 
     /// Frees blocks from `from` to the end of their stretch, or to `to`; returns the first block behind them.
-    pub(crate) fn free_stretch(&self, inode: &Arc<Node>, from: u64, to: u64) -> Result<u64> {
+    pub(super) fn free_stretch(&self, inode: &Arc<Node>, from: u64, to: u64) -> Result<u64> {
         match self.nodes.find(inode, from)? {
             Lookup::Hole(blocks) => Ok(blocks.end.min(to)),
             Lookup::At(p) => {
@@ -69,7 +69,7 @@ impl Files {
 
     /// Moves the reservation of an empty block from one slot to another: the block counts of volume and inode change
     /// only if the other slot already had a reservation.
-    pub(crate) fn move_room(&self, inode: &Arc<Node>, from: &Place, to: &Place) -> Result<()> {
+    pub(super) fn move_room(&self, inode: &Arc<Node>, from: &Place, to: &Place) -> Result<()> {
         self.counting_freed(inode, |freed| {
             *freed += self.nodes.free_slots(&to.node, to.slot..to.slot + 1)?;
             Ok(())

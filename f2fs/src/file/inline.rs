@@ -23,7 +23,7 @@ impl Files {
 
     /// Refuses inline contents longer than their area: the contents are unknown, and a copy would write that many
     /// zeroes.
-    pub(crate) fn check_inline_size(&self, inode: &Inode, room: u64) -> Result<()> {
+    pub(super) fn check_inline_size(&self, inode: &Inode, room: u64) -> Result<()> {
         let size = inode.size();
         if size <= room {
             return Ok(());
@@ -35,7 +35,7 @@ impl Files {
     }
 
     /// Reads inline contents.
-    pub(crate) fn read_inline(&self, inode: &Inode, offset: u64, buf: &mut [u8]) -> Result<()> {
+    pub(super) fn read_inline(&self, inode: &Inode, offset: u64, buf: &mut [u8]) -> Result<()> {
         let bytes = inode.node.read();
         let area = &bytes[self.nodes.division(RawInode::of(&bytes))?.inline_area()];
         let from = area.get(offset.min(area.len() as u64) as usize..).unwrap_or(&[]);
@@ -46,7 +46,7 @@ impl Files {
     }
 
     /// Changes inline contents. The range lies inside the area.
-    pub(crate) fn write_inline(&self, inode: &Inode, offset: u64, data: &[u8]) -> Result<()> {
+    pub(super) fn write_inline(&self, inode: &Inode, offset: u64, data: &[u8]) -> Result<()> {
         self.nodes.edit(&inode.node, |b| {
             let area = self.nodes.division(RawInode::of(b))?.inline_area();
             let at = area.start + offset as usize;

@@ -51,11 +51,32 @@ use crate::node::map::set_addr_in;
 pub struct Files {
     pub(crate) ctx: Arc<Context>,
     pub(crate) logs: Arc<Logs>,
-    pub(crate) promises: Arc<Promises>,
+    promises: Arc<Promises>,
     pub(crate) nodes: Arc<Nodes>,
-    pub(crate) inodes: Arc<Inodes>,
-    pub(crate) deltas: Arc<Deltas>,
+    inodes: Arc<Inodes>,
+    deltas: Arc<Deltas>,
     pub(crate) writers: Writers,
+}
+
+impl Files {
+    pub(crate) fn new(
+        ctx: &Arc<Context>,
+        logs: &Arc<Logs>,
+        promises: &Arc<Promises>,
+        nodes: &Arc<Nodes>,
+        inodes: &Arc<Inodes>,
+        deltas: &Arc<Deltas>,
+    ) -> Arc<Self> {
+        Arc::new(Files {
+            ctx: ctx.clone(),
+            logs: logs.clone(),
+            promises: promises.clone(),
+            nodes: nodes.clone(),
+            inodes: inodes.clone(),
+            deltas: deltas.clone(),
+            writers: Writers::default(),
+        })
+    }
 }
 
 /// Bytes in a block, as a file offset.
@@ -69,7 +90,7 @@ impl Files {
 
     /// Reserves the holes among `count` blocks, as far as one node holds their addresses; returns how many blocks it
     /// checked, at least one.
-    pub(crate) fn reserve_run(&self, node: &Arc<Node>, index: u64, count: u64) -> Result<u64> {
+    pub(in crate::file) fn reserve_run(&self, node: &Arc<Node>, index: u64, count: u64) -> Result<u64> {
         let p = self.nodes.make(node, index)?;
         let n = p.run().min(count);
         if Arc::ptr_eq(&p.node, node) {
@@ -135,11 +156,11 @@ impl Files {
     }
 
     /// Largest size of a file, in bytes.
-    pub(crate) fn max_size(&self, inode: &Inode) -> Result<u64> {
+    fn max_size(&self, inode: &Inode) -> Result<u64> {
         Ok(inode.node.inode(|r| self.nodes.shape(r))?.max_blocks() * BLOCK)
     }
 
-    pub(crate) fn checked_end(&self, inode: &Inode, offset: u64, len: u64) -> Result<u64> {
+    pub(in crate::file) fn checked_end(&self, inode: &Inode, offset: u64, len: u64) -> Result<u64> {
         let end = offset.checked_add(len).ok_or(vfs::Error::TooBig)?;
         if end > self.max_size(inode)? { Err(Error::Fs(vfs::Error::TooBig)) } else { Ok(end) }
     }

@@ -31,7 +31,7 @@ impl Files {
     }
 
     /// [`Self::read_file`] under the inode's lock.
-    pub(crate) fn read_locked(
+    pub(super) fn read_locked(
         &self,
         inode: &Arc<Inode>,
         content: &Content,
@@ -155,7 +155,7 @@ impl Files {
     }
 
     /// One block's contents: from memory, the device, or zeroes. `None` for a hole.
-    pub(crate) fn load_page(&self, inode: &Inode, content: &Content, index: u64) -> Result<Option<Box<Block>>> {
+    pub(super) fn load_page(&self, inode: &Inode, content: &Content, index: u64) -> Result<Option<Box<Block>>> {
         if let Some(p) = content.pages.get(&index) {
             return Ok(Some(p.clone()));
         }

@@ -53,7 +53,7 @@ impl Files {
 
     /// One step towards a size; true if it was the last. Growing takes one step. Truncation frees blocks at the end,
     /// and reserved blocks behind it. The caller holds the inode's lock exclusively.
-    pub(crate) fn truncate_some(
+    pub(super) fn truncate_some(
         &self,
         _held: &PackState,
         inode: &Arc<Inode>,

@@ -140,7 +140,7 @@ impl Files {
     /// How many of the bytes to be written at `offset` an append-only file already contains, so that they need not be
     /// written: a cache above writes whole pages and repeats existing bytes. Refuses to change an existing byte. 0 for
     /// every other file.
-    pub(crate) fn already_appended(
+    fn already_appended(
         &self,
         inode: &Arc<Inode>,
         content: &Content,
@@ -386,7 +386,7 @@ impl Files {
 
     /// Zeroes the rest of the block that contains byte `from`: the file is about to grow past it, and bytes behind the
     /// end are arbitrary.
-    pub(crate) fn clear_tail(&self, inode: &Arc<Inode>, content: &mut Content, from: u64) -> Result<()> {
+    pub(super) fn clear_tail(&self, inode: &Arc<Inode>, content: &mut Content, from: u64) -> Result<()> {
         let (index, inside) = (from / BLOCK, (from % BLOCK) as usize);
         if self.clear_packed_tail(inode, content, from)? || inside == 0 {
             return Ok(());

@@ -137,7 +137,7 @@ impl Files {
     }
 
     /// Writes whole blocks of a file or directory, without deltas.
-    pub(crate) fn write_whole(
+    pub(super) fn write_whole(
         &self,
         node: &Arc<Node>,
         blocks: &[(u64, &Block)],
@@ -330,7 +330,7 @@ impl Files {
     /// Makes room for more dirty contents: above the limit, writes this inode's, then those of other unlocked inodes.
     /// Contents for which the log has no space stay dirty. If the device refuses another inode's contents, that inode's
     /// users get the error, not this caller. The caller holds the inode's lock exclusively.
-    pub(crate) fn limit_dirty(&self, held: &PackState, inode: &Arc<Inode>, content: &mut Content) -> Result<()> {
+    pub(super) fn limit_dirty(&self, held: &PackState, inode: &Arc<Inode>, content: &mut Content) -> Result<()> {
         let limit = self.ctx.options.dirty_limit as u64;
         let over = || self.logs.pressure.data.load(Ordering::Relaxed) > limit;
         if !over() {

@@ -32,6 +32,7 @@ mod work;
 use crate::checkpoint::Checkpoints;
 use crate::context::Context;
 use crate::file::Files;
+use crate::gc::pacer::Pacer;
 use crate::node::Nodes;
 use crate::promises::Promises;
 use crate::segment::Logs;
@@ -41,13 +42,35 @@ use std::sync::Arc;
 
 /// Cleaning: sections with few valid blocks become free.
 pub struct Cleaning {
-    pub(crate) ctx: Arc<Context>,
-    pub(crate) logs: Arc<Logs>,
-    pub(crate) promises: Arc<Promises>,
-    pub(crate) nodes: Arc<Nodes>,
-    pub(crate) files: Arc<Files>,
-    pub(crate) checkpoints: Arc<Checkpoints>,
+    ctx: Arc<Context>,
+    logs: Arc<Logs>,
+    promises: Arc<Promises>,
+    nodes: Arc<Nodes>,
+    files: Arc<Files>,
+    checkpoints: Arc<Checkpoints>,
     pub(crate) cleaner: Cleaner,
     /// The current settings of cleaning.
     pub(crate) settings: Mutex<settings::Settings>,
+}
+
+impl Cleaning {
+    pub(crate) fn new(
+        ctx: &Arc<Context>,
+        logs: &Arc<Logs>,
+        promises: &Arc<Promises>,
+        nodes: &Arc<Nodes>,
+        files: &Arc<Files>,
+        checkpoints: &Arc<Checkpoints>,
+    ) -> Arc<Self> {
+        Arc::new(Cleaning {
+            ctx: ctx.clone(),
+            logs: logs.clone(),
+            promises: promises.clone(),
+            nodes: nodes.clone(),
+            files: files.clone(),
+            checkpoints: checkpoints.clone(),
+            cleaner: Cleaner::new(Pacer::new(&ctx.options.gc, ctx.mounted_at)),
+            settings: Mutex::new(ctx.options.gc),
+        })
+    }
 }

@@ -160,7 +160,7 @@ impl Cleaning {
     }
 
     /// One round of checkpoints and cleaning.
-    pub(crate) fn reclaim(&self, pack: &mut PackState) -> Result<()> {
+    pub(super) fn reclaim(&self, pack: &mut PackState) -> Result<()> {
         // Dirty contents need sections themselves; after they are written, only the reserve is needed.
         self.checkpoints.checkpoint_of_what_fits(pack, Reason::Running)?;
         let start = self.room();

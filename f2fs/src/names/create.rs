@@ -99,7 +99,7 @@ impl Names {
     }
 
     /// Creates an inode with one link (a directory with two). On failure, it leaves nothing behind.
-    pub(crate) fn new_inode(
+    pub(super) fn new_inode(
         &self,
         held: &PackState,
         dir: &Arc<Inode>,

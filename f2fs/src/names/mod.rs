@@ -79,7 +79,7 @@ impl Names {
     }
 
     /// Refuses changes to an immutable or append-only directory.
-    pub(crate) fn check_dir_changes(&self, dir: &Inode, adding: bool) -> Result<()> {
+    pub(in crate::names) fn check_dir_changes(&self, dir: &Inode, adding: bool) -> Result<()> {
         let (flags, links) = dir.node.inode(|r| (r.flags(), r.i_links.get()));
         if links == 0 {
             return Err(vfs::Error::NotFound.into());
@@ -117,7 +117,7 @@ impl Names {
 
     /// Refuses a name for an inode of another project in a directory whose children inherit its project (kernel
     /// `FI_PROJ_INHERIT`).
-    pub(crate) fn check_project(&self, inode: &Inode, dir: &Inode) -> Result<()> {
+    pub(in crate::names) fn check_project(&self, inode: &Inode, dir: &Inode) -> Result<()> {
         let takes_own = dir.node.inode(|r| r.flags().contains(InodeFlags::PROJINHERIT));
         match takes_own && self.project(dir) != self.project(inode) {
             true => Err(vfs::Error::OtherProject.into()),
@@ -126,7 +126,7 @@ impl Names {
     }
 
     /// Updates a directory's times after a change.
-    pub(crate) fn touch_dir(&self, dir: &Inode) {
+    pub(in crate::names) fn touch_dir(&self, dir: &Inode) {
         let now = self.ctx.now();
         self.nodes.edit_inode(&dir.node, |r| touch(r, Touch::Modified, now));
     }
@@ -142,7 +142,7 @@ impl Names {
 
     /// Marks an inode that has, or had, several names: its recorded name may be gone, so roll-forward must not rely on
     /// it (kernel `file_lost_pino`).
-    pub(crate) fn doubt_place(&self, inode: &Inode) {
+    pub(in crate::names) fn doubt_place(&self, inode: &Inode) {
         self.promises.renamed.lock().remove(&inode.ino);
         self.promises.doubt(inode.ino);
         self.nodes.edit_inode(&inode.node, |r| put_advise(r, Advise::LOST_PINO, true));

@@ -51,7 +51,7 @@ impl Names {
     }
 
     /// The lock of an empty directory, which stays empty while the lock is held.
-    pub(crate) fn lock_empty_dir<'i>(&self, dir: &'i Inode) -> Result<RwLockWriteGuard<'i, Content>> {
+    pub(super) fn lock_empty_dir<'i>(&self, dir: &'i Inode) -> Result<RwLockWriteGuard<'i, Content>> {
         let mut content = dir.content.write();
         match self.is_empty_dir(dir, &mut content)? {
             true => Ok(content),
@@ -71,7 +71,7 @@ impl Names {
         })
     }
 
-    pub(crate) fn check_removable(&self, inode: &Inode) -> Result<()> {
+    pub(super) fn check_removable(&self, inode: &Inode) -> Result<()> {
         if inode.node.inode(|r| r.flags().intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND)) {
             return Err(vfs::Error::NotPermitted("the file is immutable or append-only").into());
         }
@@ -130,7 +130,7 @@ impl Names {
     }
 
     /// Frees an inode, its blocks and its nodes. The caller holds no lock of this inode, which has no users.
-    pub(crate) fn remove_inode(&self, _held: &PackState, inode: &Arc<Inode>) -> Result<()> {
+    pub(super) fn remove_inode(&self, _held: &PackState, inode: &Arc<Inode>) -> Result<()> {
         let mut content = inode.content.write();
         self.files.drop_contents(inode, &mut content);
         self.free_inode_blocks(inode)?;

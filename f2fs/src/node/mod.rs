@@ -23,12 +23,32 @@ use std::sync::Arc;
 
 /// The nodes of a mounted volume: their numbers, their addresses, those in memory, and the blocks that they count.
 pub struct Nodes {
-    pub(crate) ctx: Arc<Context>,
-    pub(crate) logs: Arc<Logs>,
-    pub(crate) promises: Arc<Promises>,
+    ctx: Arc<Context>,
+    logs: Arc<Logs>,
+    promises: Arc<Promises>,
     pub(crate) nat: Nat,
     pub(crate) cache: NodeCache,
     pub(crate) space: Space,
     /// Keeps the order of node writes.
     pub(crate) node_io: Mutex<()>,
+}
+
+impl Nodes {
+    pub(crate) fn new(
+        ctx: &Arc<Context>,
+        logs: &Arc<Logs>,
+        promises: &Arc<Promises>,
+        nat: Nat,
+        space: Space,
+    ) -> Arc<Self> {
+        Arc::new(Nodes {
+            ctx: ctx.clone(),
+            logs: logs.clone(),
+            promises: promises.clone(),
+            nat,
+            cache: NodeCache::new(ctx.options.node_cache, logs.pressure.clone()),
+            space,
+            node_io: Mutex::new(()),
+        })
+    }
 }

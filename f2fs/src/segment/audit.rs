@@ -14,7 +14,7 @@ use crate::segment::Logs;
 impl SegmentTable {
     /// Compares counts, the factor f and the free fragments of the first `segments` segments with their valid maps. The
     /// error names the first difference.
-    pub(crate) fn audit(&self, segments: u32) -> Result<(), String> {
+    fn audit(&self, segments: u32) -> Result<(), String> {
         let mut pieces = FreeFragments::default();
         let mut run = 0;
         for s in (0..segments).map(SegNo) {

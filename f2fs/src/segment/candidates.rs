@@ -96,7 +96,7 @@ impl Candidates {
     }
     /// Sections that the kernel's scans count but do not choose: they have used segments with invalid blocks, but are
     /// being cleaned or contain a log.
-    pub(crate) fn passed(&self, table: &SegmentTable) -> Vec<SegNo> {
+    pub(super) fn passed(&self, table: &SegmentTable) -> Vec<SegNo> {
         if self.per_section == 1 {
             // A log's segment is not dirty, and no section is being cleaned while a victim is chosen.
             return Vec::new();
@@ -120,7 +120,7 @@ impl Candidates {
     }
 
     /// The sections that may be cleaned.
-    pub(crate) fn to_clean(&mut self, table: &mut SegmentTable) -> &Index {
+    pub(super) fn to_clean(&mut self, table: &mut SegmentTable) -> &Index {
         self.note(table);
         let per = self.per_section;
         let mut index = self.victims.take().unwrap_or_else(|| Box::new(Index::new(self.segs.0, per)));
@@ -146,7 +146,7 @@ impl Candidates {
     }
 
     /// The segments of each kind of log whose holes may be filled.
-    pub(crate) fn to_fill(&mut self, table: &mut SegmentTable) -> &[Index; 6] {
+    pub(super) fn to_fill(&mut self, table: &mut SegmentTable) -> &[Index; 6] {
         self.note(table);
         let segs = self.segs.0;
         let mut kinds = self.kinds.take().unwrap_or_else(|| {

@@ -93,7 +93,7 @@ impl Segments {
 
     /// Closes a log's segment and finds another: the next of the same section, a fresh section, or, if fresh ones are
     /// short, the holes of a used segment (kernel `allocate_segment_by_default`).
-    pub(crate) fn roll(&mut self, log: LogType) -> Result<()> {
+    pub(super) fn roll(&mut self, log: LogType) -> Result<()> {
         self.close(log)?;
         let l = &self.logs[log.index()];
         let (old, fresh) = (l.seg, !l.threaded);

@@ -94,7 +94,7 @@ impl Segments {
     }
 
     /// Closes the log of moved blocks; its segment becomes an ordinary one.
-    pub(crate) fn close_moved(&mut self) -> Result<()> {
+    fn close_moved(&mut self) -> Result<()> {
         let Some(log) = self.moved.take() else { return Ok(()) };
         self.table.release_log(log.seg);
         self.summaries.store(&self.dev, &self.sb, log.seg, log.summary)

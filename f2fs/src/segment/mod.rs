@@ -21,6 +21,7 @@ mod candidates;
 pub mod log;
 pub mod migration;
 mod pieces;
+mod placed;
 pub mod summary;
 pub mod table;
 pub(crate) mod tally;
@@ -58,7 +59,13 @@ pub struct Logs {
     pub(crate) seg: Mutex<Segments>,
     pub(crate) pressure: Arc<Pressure>,
     /// Keeps data writes in allocation order, on a zoned device.
-    pub(crate) data_io: Mutex<()>,
+    data_io: Mutex<()>,
+}
+
+impl Logs {
+    pub(crate) fn new(ctx: &Arc<Context>, segments: Segments, pressure: Arc<Pressure>) -> Arc<Self> {
+        Arc::new(Logs { ctx: ctx.clone(), seg: Mutex::new(segments), pressure, data_io: Mutex::new(()) })
+    }
 }
 
 /// Dirty blocks in memory that will need space in the log; input of the allocation rules.

@@ -225,7 +225,7 @@ impl SegmentTable {
         self.segs[seg.0 as usize].map()
     }
     /// Free fragments inside a segment, between valid blocks.
-    pub(crate) fn inner_fragments(&self) -> &FreeFragments {
+    pub(super) fn inner_fragments(&self) -> &FreeFragments {
         &self.inner
     }
     /// The segments whose numbers changed since the last call, each once, in no order; the first call returns every

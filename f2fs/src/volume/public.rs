@@ -2,7 +2,7 @@
 
 use format::Ino;
 use format::superblock::SuperBlock;
-use vfs::{FileSystem, Moving};
+use vfs::{FileSystem, FreeFragments, Moving};
 
 use super::Volume;
 use crate::error::Result;
@@ -82,6 +82,11 @@ impl Volume {
     /// instead.
     pub fn waits_for_age(&self) -> bool {
         self.cleaning.waits_for_age()
+    }
+
+    /// The current free fragments.
+    pub fn free_fragments(&self) -> FreeFragments {
+        self.logs.free_fragments()
     }
 
     /// Compares the numbers kept for every segment with its valid map. The error names the first difference.

@@ -78,7 +78,7 @@ impl Files {
     }
 
     /// True if a cluster is packed on the volume; `index` is any of its blocks.
-    pub(crate) fn is_packed(&self, inode: &Inode, method: Method, index: u64) -> Result<bool> {
+    pub(in crate::file) fn is_packed(&self, inode: &Inode, method: Method, index: u64) -> Result<bool> {
         Ok(match self.nodes.find(&inode.node, index)? {
             Lookup::At(p) => p.addr(&self.ctx, mark_slot(p.slot, method)) == BlockAddr::COMPRESS,
             Lookup::Hole(_) => false,
@@ -86,7 +86,7 @@ impl Files {
     }
 
     /// [`Self::read_locked`] for a compressed file.
-    pub(crate) fn read_clusters(
+    pub(in crate::file) fn read_clusters(
         &self,
         inode: &Inode,
         content: &Content,
@@ -160,7 +160,7 @@ impl Files {
 
     /// Loads the cluster of a block that is about to change, if it is packed and not in memory. The caller holds the
     /// inode's lock exclusively.
-    pub(crate) fn open_cluster(&self, inode: &Arc<Inode>, content: &mut Content, index: u64) -> Result<()> {
+    pub(in crate::file) fn open_cluster(&self, inode: &Arc<Inode>, content: &mut Content, index: u64) -> Result<()> {
         let Some(method) = self.clusters(inode)? else { return Ok(()) };
         if content.pages.contains_key(&index) || !self.is_packed(inode, method, index)? {
             return Ok(());
@@ -182,7 +182,7 @@ impl Files {
 
     /// First step of a write at `offset`: if the cluster there is packed, loads it. If `data` replaces all of it, it
     /// becomes `data`; returns how many bytes were used.
-    pub(crate) fn enter_cluster(
+    pub(in crate::file) fn enter_cluster(
         &self,
         inode: &Arc<Inode>,
         content: &mut Content,
@@ -205,7 +205,12 @@ impl Files {
     /// Zeroes a packed cluster behind byte `from`, the old or new end of the file. True if it is packed: then its slots
     /// must stay. A cluster that already has only zeroes there stays packed: a file whose room was released cannot
     /// write its clusters again, but may still grow by whole clusters.
-    pub(crate) fn clear_packed_tail(&self, inode: &Arc<Inode>, content: &mut Content, from: u64) -> Result<bool> {
+    pub(in crate::file) fn clear_packed_tail(
+        &self,
+        inode: &Arc<Inode>,
+        content: &mut Content,
+        from: u64,
+    ) -> Result<bool> {
         let Some(method) = self.clusters(inode)? else { return Ok(false) };
         let cluster = cluster_of(from / BLOCK, method);
         if from == cluster.start * BLOCK || !self.is_packed(inode, method, from / BLOCK)? {
@@ -230,7 +235,7 @@ impl Files {
 
     /// How many blocks, from the start of a range that will become a hole, can be treated alike; true if these blocks
     /// became zeroes in memory, because they are part of a packed cluster, whose slots stay.
-    pub(crate) fn zero_packed(
+    pub(in crate::file) fn zero_packed(
         &self,
         inode: &Arc<Inode>,
         content: &mut Content,
@@ -251,7 +256,7 @@ impl Files {
     }
 
     /// The first block that a file of `size` bytes does not need: the rest of its last packed cluster is needed.
-    pub(crate) fn needed_blocks(&self, inode: &Inode, size: u64) -> Result<u64> {
+    pub(in crate::file) fn needed_blocks(&self, inode: &Inode, size: u64) -> Result<u64> {
         let plain = size.div_ceil(BLOCK);
         let Some(method) = self.clusters(inode)? else { return Ok(plain) };
         let cluster = cluster_of(size / BLOCK, method);

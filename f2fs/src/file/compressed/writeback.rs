@@ -72,7 +72,7 @@ struct Placed<'b> {
 
 impl Files {
     /// [`Files::write_back`] for a compressed file. True if a block got a new address.
-    pub(crate) fn write_clusters(
+    pub(in crate::file) fn write_clusters(
         &self,
         _held: &PackState,
         inode: &Arc<Inode>,
