@@ -1,13 +1,13 @@
-//! What is the state of a mounted volume, and under which locks does every change run?
+//! What is a mounted volume made of, and under which locks does every change run?
 //!
 //! # Locking order
 //! 0. An inode's `turn` and `shift` locks ([`crate::inode::Steps`]): held over several changes. Then admission
 //!    ([`crate::file::admission`]): a writer of contents waits for other writers before it takes any other lock.
 //! 1. `cp`: shared by every operation that changes something, exclusive for checkpoint and cleaning. Readers do not
 //!    take it.
-//! 2. `names`: renames between directories, one at a time.
+//! 2. `renames`: renames between directories, one at a time.
 //! 3. Inode locks ([`crate::inode::Inode::content`]): parent before child; of two directories the upper one first,
-//!    unrelated ones (only under `names`) in order of inode number.
+//!    unrelated ones (only under `renames`) in order of inode number.
 //! 4. `node_io`: order of node writes. `data_io`: order of data writes, on a zoned device; never both.
 //! 5. Node bytes: inode before its nodes, parent before child.
 //! 6. Innermost locks: the section being cleaned, segments, orphans, fsync's promises, caches, NAT; one at a time, or
