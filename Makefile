@@ -1,7 +1,7 @@
 # joulefs: `make demo` runs the main job, `make test` passes everything.
 export PATH := $(CURDIR)/target/tools/bin:$(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: demo test deep kernel kernel-smp soak stress bench install package publishable wheel notebooks tools suites fmt clippy clean
+.PHONY: demo test deep kernel kernel-smp soak stress bench install package publishable wheel notebooks book tools suites fmt clippy clean
 
 demo: tools
 	cargo build --release -p joulefs-cli -p joulefs-lab
@@ -79,6 +79,11 @@ notebooks:
 	@scripts/install-tools python
 	cargo build --release -p joulefs-cli -p joulefs-lab
 	JOULEFS=$(CURDIR)/target/release/joulefs PYTHONPATH=$(CURDIR)/python/src target/tools/python/bin/python scripts/run-notebooks
+
+# The pages of docs/ as a book in target/book; fails if a link in it leads nowhere.
+book:
+	@scripts/install-tools mdbook
+	scripts/book
 
 tools:
 	@scripts/install-tools

@@ -27,7 +27,7 @@ use trace::askers::Askers;
 const LATE: u64 = 20_000_000;
 /// Per-CPU buffer for block events in KiB: some 15,000 events.
 const BUFFER: u32 = 1024;
-/// The same for events of dirty pages, which bounds the cost of reading them.
+/// Per-CPU buffer for events of dirty pages in KiB; its size bounds the time of reading them.
 const DIRTY_BUFFER: u32 = 512;
 /// Maximum interval between reads of the buffers.
 const STEP: Duration = Duration::from_millis(250);

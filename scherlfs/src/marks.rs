@@ -62,7 +62,7 @@ impl Marks {
         (start.checked_sub(1).is_some_and(|before| self.contains(before)), self.contains(start.saturating_add(len)))
     }
 
-    /// Adds blocks that are not in the set. If one is, returns false and adds nothing: then two places claim it.
+    /// Adds a range of blocks. If one of them is already in the set (it has two owners), returns false and adds nothing.
     pub fn add(&mut self, start: u64, len: u64) -> bool {
         if len == 0 {
             return true;

@@ -32,7 +32,7 @@ pub struct Event {
 pub enum What {
     /// Created.
     Made,
-    /// Rewritten.
+    /// Written again: contents or attributes.
     Changed,
     /// Removed.
     Removed,

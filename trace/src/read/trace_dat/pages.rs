@@ -94,7 +94,7 @@ impl Pages {
             let count = store.bytes(stretch.at, 4)?;
             pages.chunks = u32_at(&count, 0, store.big).unwrap_or_default();
             pages.next += 4;
-            // The length counts the chunks without their number.
+            // The stretch's length does not include the 4 bytes of the chunk count.
             pages.end = pages.end.saturating_add(4);
         }
         Ok(pages)
