@@ -5,84 +5,10 @@ use std::collections::BTreeMap;
 
 use device::energy::{Component, Energy, Ledger, Operation, Part};
 use serde_json::{Map, Value, json};
-use trace::replay::blocks;
-use vfs::Reason;
+use sim::labels::Cause;
 
 use crate::joules::{self, Line};
 use crate::table::{self, Table};
-
-/// Why energy was spent: a stable key for programs, and a text for people.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cause {
-    /// In lower case with underscores.
-    pub key: String,
-    /// In words.
-    pub text: String,
-}
-
-impl Cause {
-    /// A cause of a volume or a device.
-    pub fn of(key: &str, text: &str) -> Self {
-        Cause { key: key.to_owned(), text: text.to_owned() }
-    }
-
-    /// A cause without a name.
-    pub fn unnamed(n: u8) -> Self {
-        Cause { key: format!("cause_{n}"), text: format!("cause {n}") }
-    }
-
-    /// A cause in a recording of a block device.
-    pub fn of_requests(n: u8) -> Self {
-        let n = usize::from(n);
-        match (blocks::KEYS.get(n), blocks::CAUSES.get(n)) {
-            (Some(key), Some(text)) => Cause::of(key, text),
-            _ => Cause::unnamed(n as u8),
-        }
-    }
-
-    /// A cause from a JouleFS recording, which has only the text. The key is that of the file system whose cause has
-    /// this text. Any other text (another version, or a device behind a socket) is turned into a key.
-    pub fn recorded(text: &str) -> Self {
-        let known = volume::Kind::ALL.into_iter().flat_map(volume::Kind::reasons).find(|r| r.text == text);
-        let words = || text.split(|c: char| !c.is_alphanumeric()).filter(|w| !w.is_empty());
-        let key = known.map_or_else(|| words().collect::<Vec<_>>().join("_").to_lowercase(), |r| r.key.to_owned());
-        Cause { key, text: text.to_owned() }
-    }
-}
-
-/// The meanings of the causes of a volume's requests.
-pub struct Words {
-    /// The named causes.
-    pub reasons: Vec<Reason>,
-    /// The label for what belongs to no file.
-    pub rest: String,
-}
-
-impl Words {
-    /// The causes of a volume.
-    pub fn of(volume: &dyn vfs::Volume) -> Self {
-        Words { reasons: volume.reasons(), rest: format!("<{}>", volume.own_blocks()) }
-    }
-
-    /// The meaning of a cause, for people and programs. In an account, only idle time has no cause.
-    pub fn named(&self, n: u8) -> Cause {
-        match self.reasons.iter().find(|r| r.number == n) {
-            _ if n == 0 => Cause::of("waiting_other", "waiting, other"),
-            Some(reason) => Cause::of(reason.key, reason.text),
-            None => Cause::unnamed(n),
-        }
-    }
-
-    /// The text of a cause, for people.
-    pub fn cause(&self, n: u8) -> String {
-        self.named(n).text
-    }
-
-    /// The stable key of a cause, for programs.
-    pub fn key(&self, n: u8) -> String {
-        self.named(n).key
-    }
-}
 
 /// Everything spent since a given time.
 pub struct Spent {
