@@ -214,45 +214,6 @@ mod tests {
 
     use super::*;
 
-    /// Every existing key. Programs read them: no key may be removed or change its meaning. Add new causes here.
-    const F2FS: &str = "other user_data directory_blocks nodes nodes_for_fsync checkpoint_packs nat sit segment_summaries \
-        foreground_cleaning_data foreground_cleaning_nodes background_cleaning_data background_cleaning_nodes recovery mkfs \
-        fsck superblock bases_of_deltas folded_deltas encoding_deltas decoding_deltas delta_nodes compressed_data compressing \
-        decompressing meta_pages_of_deltas defragmentation timed_commits";
-    const SCHERLFS: &str = "superblocks contents_read inodes_read directories_read inode_map_read log checkpoints \
-        following_the_log making_the_volume making_room bringing_files_together timed_commits";
-    const REQUESTS: &str = "waiting read read_ahead read_of_metadata write_somebody_waits_for write_in_the_background \
-        write_of_metadata flush discard";
-
-    #[test]
-    fn keys_of_causes_are_distinct_words_for_programs_and_none_changes() {
-        let of = |kind: volume::Kind| kind.reasons().into_iter().map(|r| (r.key, r.text)).collect::<Vec<_>>();
-        let requests: Vec<_> = blocks::KEYS.into_iter().zip(blocks::CAUSES).collect();
-        let all = [(of(volume::Kind::F2fs), F2FS), (of(volume::Kind::ScherlFs), SCHERLFS), (requests, REQUESTS)];
-        for (causes, promised) in all {
-            let keys: Vec<&str> = causes.iter().map(|(key, _)| *key).collect();
-            assert_eq!(keys, promised.split_whitespace().collect::<Vec<_>>());
-            for (n, (key, text)) in causes.iter().enumerate() {
-                let small = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-                assert!(key.chars().all(small) && key.starts_with(|c: char| c.is_ascii_lowercase()), "{key}");
-                assert!(!key.ends_with('_') && !key.contains("__"), "{key}");
-                assert!(causes[..n].iter().all(|(k, t)| k != key && t != text), "{key} comes twice");
-            }
-        }
-        assert_eq!(Words { reasons: Vec::new(), rest: String::new() }.key(0), "waiting_other");
-    }
-
-    #[test]
-    fn a_cause_that_a_recording_names_has_the_key_of_its_file_system() {
-        assert_eq!(Cause::recorded("nodes for fsync").key, "nodes_for_fsync");
-        assert_eq!(Cause::recorded("inode map, read").key, "inode_map_read");
-        assert_eq!(Cause::recorded("Something else, once").key, "something_else_once");
-        assert_eq!(
-            (Cause::of_requests(2).key.as_str(), Cause::of_requests(99).key.as_str()),
-            ("read_ahead", "cause_99")
-        );
-    }
-
     #[test]
     fn however_few_files_are_named_the_sum_is_the_ledgers() {
         let meter = Meter::new(Profile::find("kirin9000-ufs31").unwrap().host.prices());

@@ -48,7 +48,7 @@ use self::assumed::Tried;
 use self::compared::Compared;
 pub use self::directory::InDirectory;
 pub use self::error::Error;
-pub use self::given::{GIVEN, Given};
+pub use self::given::GIVEN;
 pub use self::keys::Known;
 pub use self::outcome::{Done, OnDevice, Outcome};
 pub use self::points::{Point, Which};
@@ -121,7 +121,7 @@ impl<'a> Replay<'a> {
         self.kind
     }
 
-    /// Replays the calls in an empty directory of the host, in real time.
+    /// Replays the calls in an empty directory of the host, in real time. Settings of devices and volumes do not count.
     ///
     /// # Errors
     /// The recording has no paths, the directory is not empty, or its file system fails.

@@ -31,6 +31,10 @@ pub fn all(settings: &Settings, there: Option<Kind>) -> Result<Vec<Variant>, Err
             return Err(Error::Setting(format!("{given}: --image is an existing volume; leave out {name} or --image")));
         }
     }
+    if settings.image.is_some() && (settings.size.is_some() || settings.age.is_some() || settings.seed.is_some()) {
+        let why = "--image is an existing volume; leave out --size, --age and --seed, or --image";
+        return Err(Error::Setting(why.into()));
+    }
     let plain = plain(settings, &compared, there)?;
     let of_cleaning = compared.iter().find(|c| c.of_cleaning());
     if let Some(Compared { given, .. }) = of_cleaning

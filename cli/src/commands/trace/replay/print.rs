@@ -9,9 +9,8 @@ use sim::replay::{Done, InDirectory, OnDevice, Outcome, Sensitivity, policies};
 use sim::traces::calls::OnVolumeDone;
 use trace::replay::blocks::Latency;
 use trace::replay::calls;
-use vfs::Cleaned;
-
 use unicode_width::UnicodeWidthStr;
+use vfs::Cleaned;
 
 use super::assumed;
 use crate::spent::{self, Spent};
