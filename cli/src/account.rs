@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use device::energy::{Component, Energy, Ledger};
 use serde_json::{Map, Value, json};
 
-use crate::spent::{Cause, Words};
+use sim::labels::{Cause, Words};
 
 /// Ledgers of earlier answers that are kept: the number of clients at a time.
 const KEPT: usize = 8;

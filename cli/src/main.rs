@@ -32,11 +32,11 @@ mod saved;
 mod saving;
 mod schemas;
 mod session;
-mod size;
 
 use std::process::ExitCode;
 
 use clap::{FromArgMatches, Parser, Subcommand};
+use sim::replay::sizes as size;
 use terminal::{
     Failure, half_made, hidden, interrupt, joules, meant, output, program, progress, rows, schema, spent, table, whole,
 };

@@ -10,10 +10,11 @@ use device::energy::profile::Profile;
 use device::energy::{Component, Meter, Processor};
 use device::model::{self, Pace, Simulated};
 use device::{BlockDevice, Lba};
-use vfs::{Look, Owner, Volume};
+use sim::labels::{Words, deleted, name};
+use vfs::{Look, Volume};
 
 use crate::account::{self, Moment, Moments};
-use crate::spent::{self, Spent, Words};
+use crate::spent::{self, Spent};
 use crate::{Failure, joules, output, whole};
 
 /// A metered device under a volume.
@@ -26,29 +27,6 @@ pub struct Metered {
     moments: Moments,
     /// Names found before, for files whose inode is no longer in memory.
     known: Mutex<BTreeMap<u64, String>>,
-}
-
-/// The name of an owner, or a substitute.
-fn name(volume: &dyn Volume, owner: u64, look: Look) -> Option<String> {
-    match volume.owner_of(owner, look) {
-        Owner::Path(path) => Some(String::from_utf8_lossy(&path).into_owned()),
-        Owner::Deleted(Some(path)) => Some(format!("<deleted> {}", String::from_utf8_lossy(&path))),
-        Owner::Deleted(None) => Some(format!("<deleted inode {owner}>")),
-        Owner::Volume | Owner::Unnamed => None,
-    }
-}
-
-/// The name of a deleted owner: consecutive files with one name, such as journals, share a line.
-pub fn deleted(volume: &dyn Volume, owner: u64) -> Option<String> {
-    match volume.owner_of(owner, Look::InMemory) {
-        Owner::Deleted(Some(path)) => Some(format!("<deleted> {}", String::from_utf8_lossy(&path))),
-        _ => None,
-    }
-}
-
-/// The name of an owner, searching the volume if needed.
-pub fn name_of(volume: &dyn Volume, owner: u64) -> String {
-    name(volume, owner, Look::Everywhere).unwrap_or_else(|| format!("<inode {owner}>"))
 }
 
 impl Metered {

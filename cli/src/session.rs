@@ -1,10 +1,9 @@
-//! Which part of a recording does a command use, and what is reported about its times?
+//! Which part of a recording does a command use?
 
-use serde_json::{Value, json};
+use sim::replay::opening::Part;
 use trace::session::Span;
-use trace::timing::Timing;
 
-use crate::{Failure, joules};
+use crate::Failure;
 
 /// A part of a recording.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -39,8 +38,8 @@ pub struct UntilArgs {
 }
 
 impl UntilArgs {
-    /// The requested part.
-    pub fn part(&self) -> SessionArgs {
+    /// The same as other commands name it.
+    pub fn session(&self) -> SessionArgs {
         let UntilArgs { from, until, max_gap } = self.clone();
         SessionArgs { from, to: until, max_gap, until: true }
     }
@@ -51,14 +50,14 @@ impl SessionArgs {
         if self.until { "--until" } else { "--to" }
     }
 
-    /// The requested time span.
-    pub fn span(&self) -> Result<Span, Failure> {
+    /// The requested part.
+    pub fn part(&self) -> Result<Part, Failure> {
         let of = |option: &str, text: &Option<String>| text.as_deref().map(|t| time(option, t)).transpose();
         let (from, to) = (of("--from", &self.from)?.unwrap_or(0), of(self.end(), &self.to)?);
         if to.is_some_and(|to| to <= from) {
             return Err(Failure::usage(format!("{}: must be after --from", self.end())));
         }
-        Ok(Span { from, to, max_gap: of("--max-gap", &self.max_gap)? })
+        Ok(Part { span: Span { from, to, max_gap: of("--max-gap", &self.max_gap)? }, option: self.given() })
     }
 
     /// The first option given.
@@ -101,40 +100,6 @@ fn parse(text: &str) -> Option<u64> {
     }
     let ns = (sum * 1e9).round();
     (ns < u64::MAX as f64).then_some(ns as u64)
-}
-
-/// Warnings about a recording's times that affect its numbers, in words.
-pub fn said(t: &Timing) -> Vec<String> {
-    let mut all = Vec::new();
-    if t.before > 0 {
-        all.push(format!("{} before the session skipped", t.before));
-    }
-    if t.after > 0 {
-        all.push(format!("{} after the session skipped", t.after));
-    }
-    if t.opened_before > 0 {
-        all.push(format!(
-            "{} files were opened before the session; they are opened at their first use",
-            t.opened_before
-        ));
-    }
-    if let (Some(each), 1..) = (t.pause_counts_ns, t.pauses) {
-        all.push(format!(
-            "{} pauses, {} in total, shortened to {} each",
-            t.pauses,
-            joules::time(t.pauses_ns),
-            joules::time(each)
-        ));
-    }
-    if t.late > 0 {
-        all.push(format!("{} events out of time order, by {} at most", t.late, joules::time(t.late_ns)));
-    }
-    all
-}
-
-/// The same for machines.
-pub fn json(t: &Timing) -> Value {
-    json!(t)
 }
 
 #[cfg(test)]

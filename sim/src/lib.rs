@@ -4,8 +4,9 @@
 //!   holes of given sizes.
 //! * [`mod@bench`]: device, meter, clock and volume; [`host`]: request sizes; [`witness`]: requests that reach the
 //!   device; [`contents`]: requests that carry file contents; [`progress`]: progress of a job.
-//! * [`traces`]: replay of recordings on simulated devices and volumes.
-//! * [`result`]: energy and time spent; [`account`]: by owner; [`flame`]: by directory, file, cause and component, as
+//! * [`traces`]: replay of recordings on simulated devices and volumes; [`replay`]: comparisons of such replays, with
+//!   settings as text.
+//! * [`result`]: energy and time spent; [`account`]: by owner; [`labels`]: names of owners and causes; [`flame`]: by directory, file, cause and component, as
 //!   stacks and as a picture; [`words`]: sizes and times as text.
 //! * [`error`]: why a simulation failed.
 //! * [`fit`]: a profile's prices from measured rows; [`differential`]: what each component spent, from measured runs.
@@ -25,11 +26,13 @@ pub mod file_calls;
 pub mod fit;
 pub mod flame;
 pub mod host;
+pub mod labels;
 pub mod page;
 pub mod plots;
 pub mod prices;
 pub mod progress;
 pub mod recording;
+pub mod replay;
 pub mod result;
 pub mod traces;
 pub mod typed;

@@ -9,6 +9,7 @@ use std::fmt;
 use clap::error::ErrorKind;
 use device::energy::profile::ProfileError;
 use sim::aging::AgeError;
+use sim::replay;
 
 use crate::meant;
 
@@ -128,6 +129,18 @@ impl From<AgeError> for Failure {
                 Self::usage(format!("{e}{tip}"))
             }
             _ => e.to_string().into(),
+        }
+    }
+}
+
+impl From<replay::Error> for Failure {
+    fn from(e: replay::Error) -> Self {
+        match e {
+            replay::Error::Profile(e) => e.into(),
+            replay::Error::Recipe(e) => e.into(),
+            replay::Error::Named { what, error } => Self::from(*error).named(what),
+            e if e.is_of_settings() => Self::usage(e),
+            e => e.to_string().into(),
         }
     }
 }

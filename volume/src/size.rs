@@ -1,4 +1,12 @@
-//! Parser for sizes.
+//! Sizes as people write them, and sizes of volumes.
+
+use std::ops::RangeInclusive;
+
+use scherlfs_format::BLOCKS_MAX;
+use scherlfs_format::superblock::BLOCKS_MIN;
+
+/// Possible sizes of a ScherlFS volume, in blocks.
+pub const SCHERLFS_BLOCKS: RangeInclusive<u64> = BLOCKS_MIN..=BLOCKS_MAX;
 
 /// Bytes from `4096`, `512M`, `1.5G`, `512MiB` or `8GB`. As in coreutils `K`, `M`, `G`, `T`, `P` alone and with
 /// `iB` are powers of 1024, with `B` powers of 1000; case does not matter. A fraction needs a unit, and is rounded

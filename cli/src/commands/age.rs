@@ -18,10 +18,10 @@ use sim::aging::{self, Ager, Done, Progress, Recipe};
 use vfs::{Flow, FreeFragments, Volume};
 use volume::{Kind, MountOptions};
 
-use crate::file_system::{Type, size_of};
+use crate::file_system::Type;
 use crate::half_made::HalfMade;
 use crate::table::{self, Table};
-use crate::{Failure, fragments, image, output, progress};
+use crate::{Failure, fragments, image, output, progress, size};
 use writes::Log;
 
 /// Age a volume: fill it, fragment it, or simulate a year of use.
@@ -87,7 +87,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         return list(as_json);
     }
     let kind = args.kind.unwrap_or_default().into();
-    let size = args.size.as_deref().map(|text| size_of(kind, text)).transpose()?;
+    let size = args.size.as_deref().map(|text| size::of_volume(kind, text)).transpose()?;
     if args.compare {
         return compare(kind, size.unwrap_or(16 << 30), args.seed, as_json);
     }

@@ -32,7 +32,7 @@ use crate::live::Live;
 use crate::logging::Log;
 use crate::metered::Metered;
 use crate::recording::Recording;
-use crate::{Failure, background, beside, held, image, output, saving, size, whole};
+use crate::{Failure, background, beside, held, image, output, saving, whole};
 
 /// Mount an image through FUSE.
 ///
@@ -210,7 +210,7 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
                 index = Some(std::path::absolute(file).map_err(|e| format!("-o index={file}: {e}"))?);
             }
             "keep" => {
-                let bytes = value.and_then(size::parse).filter(|bytes| *bytes >= KEEP_MIN);
+                let bytes = value.and_then(volume::size::parse).filter(|bytes| *bytes >= KEEP_MIN);
                 core.only_scherlfs(option);
                 keep = Some(bytes.ok_or_else(|| Failure::usage(format!("-o {option}: write keep=SIZE, 1M or more")))?);
             }

@@ -17,13 +17,14 @@ use f2fs::delta::Costs;
 use record::{Kind, Reader, RecordError, Tempo, blocks, calls};
 use serde_json::{Value, json};
 use sim::flame::Flame;
+use sim::labels::{Cause, Words, deleted, name_of};
+use sim::replay::{kind_of, opening};
 use volume::{MakeOptions, MountOptions};
 
-use crate::file_system::{Type, kind_of, size_of};
+use crate::file_system::Type;
 use crate::flame::{Files, FlameArgs, Graph, names};
-use crate::metered::{deleted, name_of};
 use crate::saved::Saved;
-use crate::spent::{self, Cause, FileLine, Spent, Words};
+use crate::spent::{self, FileLine, Spent};
 use crate::{Failure, held, joules, output, pieces, recorded, size};
 
 /// Replay a recording on a simulated device and report the energy.
@@ -140,7 +141,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     let flames = args.flame.files()?;
     flames.apart(&args.file)?;
     let of_device = || args.size.as_deref().map(|s| size::within("--size", s, 4096..=1 << 48)).transpose();
-    let of_volume = |kind| args.size.as_deref().map(|text| size_of(kind, text)).transpose();
+    let of_volume = |kind| args.size.as_deref().map(|text| size::of_volume(kind, text)).transpose();
     let open = || -> Result<Reader, Failure> {
         let file = File::open(&args.file).map_err(|e| named(&e))?;
         if file.metadata().is_ok_and(|m| m.is_dir()) {
@@ -177,7 +178,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
             // Files that must exist are determined before the calls are replayed.
             let before = match events.has_contents() {
                 true => {
-                    recorded::again(&args.file)?;
+                    opening::again(&args.file)?;
                     Some(calls(open()?)?)
                 }
                 false => None,
@@ -263,7 +264,7 @@ fn of_calls(
     let contents: Arc<dyn BlockDevice> = match &args.image {
         Some(path) => {
             let image = pieces::open(path, Access::ReadOnly)?;
-            kind = kind_of(&image, path, args.fs)?;
+            kind = kind_of(&image, path, args.fs.map(volume::Kind::from))?;
             held = held::runs(&image, path)?;
             Arc::new(Overlay::new(image))
         }

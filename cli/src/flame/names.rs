@@ -2,11 +2,10 @@
 
 use device::energy::Ledger;
 use sim::flame::{self, Depth, Flame, Place};
+use sim::labels::{Cause, NO_PROCESS, Words};
 use trace::askers::{KERNEL, WRITEBACK};
 use trace::{Names, Process};
 use vfs::{FileKind, Look, Owner, Volume};
-
-use crate::spent::{Cause, Words};
 
 /// Files of a volume, by their final paths; deleted files by their last ones.
 pub fn of_volume(ledger: &Ledger, depth: Depth, volume: &dyn Volume) -> Flame {
@@ -34,7 +33,7 @@ pub fn of_processes(ledger: &Ledger, depth: Depth, names: &Names) -> Flame {
         Ok(name) => Place::named(name.as_bytes()),
     };
     let cause = &|n: u8| Cause::of_requests(n).text;
-    Flame::from_ledger(ledger, depth, flame::Words { place, nobody: "<no process>", cause })
+    Flame::from_ledger(ledger, depth, flame::Words { place, nobody: NO_PROCESS, cause })
 }
 
 /// Inodes of a recording of a device, which has no names.

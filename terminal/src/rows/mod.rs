@@ -16,12 +16,12 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use device::energy::{Component, Energy};
+use sim::labels::Cause;
 use trace::replay::blocks::Latency;
 use trace::write::parquet::Table;
 
 use self::cells::Cells;
 use crate::Failure;
-use crate::spent::Cause;
 use crate::whole::Part;
 
 const ENERGY: &str = "message energy {

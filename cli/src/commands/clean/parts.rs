@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use inspect::treatment::Use;
+use sim::replay::{Error, opening};
 use trace::Opened;
 use trace::together::{Parts, scan};
 
@@ -16,13 +17,13 @@ pub struct Read {
 
 /// Reads a recording of calls.
 pub fn of_recording(path: &Path) -> Result<Read, Failure> {
-    let recorded = recorded::open(path)?;
+    let recorded = opening::open(path)?;
     let mut calls = match recorded.opened {
         Opened::Calls(calls) => calls,
         Opened::Blocks(_) => {
-            return Err(recorded::not_of(path, "requests to a block device", "calls to a file system"));
+            return Err(Error::of_kind(path, "requests to a block device", "calls to a file system").into());
         }
-        Opened::Power(_) => return Err(recorded::not_of(path, "a meter", "calls to a file system")),
+        Opened::Power(_) => return Err(Error::of_kind(path, "a meter", "calls to a file system").into()),
     };
     let (bar, moved) = recorded::bar(recorded.length, "reading");
     let (files, whole) = scan(&mut *calls, moved);

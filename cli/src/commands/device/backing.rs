@@ -28,7 +28,7 @@ pub(super) struct Backing {
 
 fn asked(args: &Args) -> Result<Option<u64>, Failure> {
     let Some(text) = &args.size else { return Ok(None) };
-    size::within("--size", text, 4096..=LARGEST).map(Some)
+    Ok(Some(size::within("--size", text, 4096..=LARGEST)?))
 }
 
 /// The backing requested by the options.

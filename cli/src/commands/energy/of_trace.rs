@@ -7,10 +7,11 @@ use device::energy::profile::Profile;
 use device::energy::{Component, Energy, Operation};
 use serde_json::json;
 use sim::prices::{Priced, Prices, estimate, shares};
+use sim::replay::{Error, devices, notes, opening};
 use sim::traces::{ReplayError, Speed, blocks};
 use trace::replay::blocks::How;
 
-use crate::session::{self, SessionArgs};
+use crate::session::SessionArgs;
 use crate::table::{self, Table};
 use crate::{Failure, joules, of_devices, output, recorded};
 
@@ -48,19 +49,20 @@ impl OfTrace {
 /// Runs it.
 pub fn run(args: &OfTrace, as_json: bool) -> Result<ExitCode, Failure> {
     let file = args.file.as_ref().ok_or_else(|| Failure::usage("no recording given; see joulefs energy --help"))?;
-    recorded::again(file)?;
+    opening::again(file)?;
     let profile = Profile::find(&args.profile)?;
     let prices = match &args.prices {
         Some(table) => Prices::read(table)?,
         None => Prices::simulated(&profile).map_err(|e| e.to_string())?,
     };
     let options = blocks::Options { of: None, blocks: None, full: args.full, speed: Speed::Virtual };
-    let planned = of_devices::planned(file, &[], &args.session, args.of.as_deref(), options)?;
+    let part = args.session.part()?;
+    let planned = devices::planned(file, &[], part, args.of.as_deref(), options, &recorded::Bars)?;
     let (plan, source) = planned.map_err(|e| match (&e, &args.of) {
         (ReplayError::NotRecorded { .. }, Some(of)) => Failure::Usage(format!("--of {of}: {}: {e}", file.display())),
         (ReplayError::Empty(_), _) => {
-            let empty = format!("{}: {e}", file.display()).into();
-            recorded::wrong_before_the_first(file, &args.session, empty)
+            let empty = Error::Failed(format!("{}: {e}", file.display()));
+            opening::wrong_before_the_first(file, part, empty).into()
         }
         _ => format!("{}: {e}", file.display()).into(),
     })?;
@@ -89,8 +91,8 @@ pub fn run(args: &OfTrace, as_json: bool) -> Result<ExitCode, Failure> {
             "device": plan.of.to_string(),
             "requests": run.done.requests,
             "recorded_ns": run.done.span_ns,
-            "cleared": recorded::cleared(&requests),
-            "timing": session::json(&timing),
+            "cleared": notes::of_cleared(&requests),
+            "timing": json!(timing),
             "not_counted": of_devices::json(&left_out),
             "by_table": {
                 "kinds": priced,
@@ -116,8 +118,8 @@ pub fn run(args: &OfTrace, as_json: bool) -> Result<ExitCode, Failure> {
         }));
         return Ok(recorded::end(run.damage.as_ref(), true));
     }
-    let cleared = recorded::cleared(&requests).into_iter().chain(session::said(&timing));
-    let cleared = cleared.chain(of_devices::said(&left_out));
+    let cleared = notes::of_cleared(&requests).into_iter().chain(notes::of_timing(&timing));
+    let cleared = cleared.chain(notes::of_left_out(&left_out));
     let cleared: String = cleared.map(|what| format!("; {what}")).collect();
     output::lines(&format!(
         "{}: {} requests of device {} in {} on {}{}\n\nby the table, as in Mohan et al.: {}",

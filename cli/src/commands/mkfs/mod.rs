@@ -25,7 +25,7 @@ use volume::Kind;
 
 use crate::file_system::Type;
 use crate::half_made::HalfMade;
-use crate::{Failure, file_system, image, meant, output, size};
+use crate::{Failure, image, meant, output, size};
 
 /// Make a volume in an image file or on a block device.
 ///
@@ -101,8 +101,8 @@ impl Wanted {
     /// Parses the size of the volume.
     fn size(&self, text: &str) -> Result<u64, Failure> {
         match self {
-            Wanted::F2fs(options) => size::of_volume(text, options),
-            Wanted::ScherlFs(_) => file_system::size_of_scherlfs(text),
+            Wanted::F2fs(options) => Ok(size::of_f2fs(text, options)?),
+            Wanted::ScherlFs(_) => Ok(size::of_scherlfs(text)?),
         }
     }
 

@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use device::clock::{Clock, RealClock};
 use sim::flame::{Depth, Flame};
+use sim::replay::opening;
 use sim::traces::live::Accounts;
 use trace::block::DeviceId;
 
@@ -365,7 +366,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     let choice = Choice::new(&args.profile, &args.of, &args.most, args.from.as_deref())?;
     let flames = args.flame.files()?;
     if let Some(file) = &args.from {
-        recorded::again(file)?;
+        opening::again(file)?;
         flames.apart(file)?;
     }
     // Checked before anything is created that would have to be removed.

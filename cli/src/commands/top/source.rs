@@ -4,13 +4,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use host::kernel::Kernel;
+use sim::replay::Error;
+use sim::replay::opening::{self, Part};
 use trace::askers::Attributed;
 use trace::requests::{Request, Requests, Seen};
 use trace::{Names, Opened, TraceError};
 
 use super::alumet::{Heard, Hearing};
-use crate::session::SessionArgs;
-use crate::{Failure, recorded};
+use crate::Failure;
 
 /// Interval of reading requests and checking for signals.
 pub const STEP: Duration = Duration::from_millis(100);
@@ -26,12 +27,12 @@ pub struct Recording {
 /// The requests of a recording, each with its process.
 pub fn open(file: &Path, heard: Option<Heard>) -> Result<Requests, Failure> {
     // Read as a part that covers everything: then events out of time order are counted.
-    let opened = match recorded::open_part(file, &SessionArgs::default())?.opened {
+    let opened = match opening::open_part(file, Part::default())?.opened {
         Opened::Blocks(events) => events,
         Opened::Calls(_) => {
-            return Err(recorded::not_of(file, "calls to a file system", "requests to a block device"));
+            return Err(Error::of_kind(file, "calls to a file system", "requests to a block device").into());
         }
-        Opened::Power(_) => return Err(recorded::not_of(file, "a meter", "requests to a block device")),
+        Opened::Power(_) => return Err(Error::of_kind(file, "a meter", "requests to a block device").into()),
     };
     let opened = match heard {
         Some(heard) => Box::new(Hearing::new(opened, heard)),

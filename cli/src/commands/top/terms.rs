@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use device::energy::profile::Profile;
+use sim::replay::opening::{self, Part};
 use sim::traces::ReplayError;
 use sim::traces::blocks::{Options, Plan};
 use sim::traces::live::{Terms, everywhere};
 use trace::block::DeviceId;
 
-use crate::session::SessionArgs;
-use crate::{Failure, recorded, size};
+use crate::{Failure, size};
 use host::disk::{self, Disk};
 
 /// The default profile of a disk.
@@ -87,7 +87,7 @@ impl Choice {
 
 /// The device that a replay of a recording uses for this disk.
 fn of_recording(file: &Path, id: DeviceId) -> Result<Plan, Failure> {
-    let (requests, _) = recorded::requests(file, &SessionArgs::default())?;
+    let (requests, _) = opening::requests(file, Part::default())?;
     let options = Options { of: Some(id), ..Options::default() };
     let plan = options.plan(requests, |_| {});
     plan.map_err(|e: ReplayError| format!("{}: {e}", file.display()).into())

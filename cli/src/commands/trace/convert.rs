@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use record::calls::{self, StripError};
 use serde_json::json;
+use sim::replay::{Error, devices, notes, opening};
 use sim::traces::requeued::{Cleared, DISCARDS, DISCARDS_KEPT, TOLD_AGAIN, TOLD_AGAIN_KEPT};
 use trace::block::Events;
 use trace::call::Calls;
@@ -19,7 +20,7 @@ use trace::write::{blkparse, fio_iolog, parquet};
 use trace::{Format, Opened, OtherCounts, TraceError};
 
 use crate::of_devices::OfArgs;
-use crate::session::{self, UntilArgs};
+use crate::session::UntilArgs;
 use crate::{Failure, of_devices, output, recorded, whole};
 
 /// Convert a recording to another format.
@@ -123,7 +124,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         whole::apart("--output", file, &args.file)?;
     }
     if args.to == To::Calls {
-        if let Some(option) = args.session.part().given() {
+        if let Some(option) = args.session.session().given() {
             return Err(Failure::usage(format!("{option}: --to calls always writes the whole recording")));
         }
         if args.clear || !args.of.typed().is_empty() {
@@ -133,7 +134,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         }
         return without_contents(args, as_json);
     }
-    let recorded::Recorded { opened, length } = open(args)?;
+    let opening::Recorded { opened, length } = open(args)?;
     let contents_left_out = matches!(&opened, Opened::Calls(calls) if calls.format() == Format::JouleRec)
         && recording::calls(&args.file).is_ok_and(|calls| calls.is_some_and(|(events, _)| events.has_contents()));
     let of_blocks_only = [("--clear", args.clear), ("--of", !args.of.typed().is_empty())];
@@ -152,7 +153,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
             )));
         }
         Opened::Power(_) => {
-            return Err(recorded::not_of(&args.file, "a meter", "requests to a block device, or of calls"));
+            return Err(Error::of_kind(&args.file, "a meter", "requests to a block device, or of calls").into());
         }
         _ => {}
     }
@@ -208,13 +209,13 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
             "discards_told_as_reads": counted(&written, [DISCARDS, DISCARDS_KEPT]),
             "devices_left_out": of_devices::json(&left_out),
             "devices_written_twice": of_devices::json(&written.twice),
-            "timing": session::json(&written.timing),
+            "timing": json!(written.timing),
             "damage": damage.as_ref().map(ToString::to_string),
         }),
     );
     if !as_json {
-        session::said(&written.timing).iter().for_each(|what| output::warn(what));
-        of_devices::said(&left_out).iter().for_each(|what| output::warn(what));
+        notes::of_timing(&written.timing).iter().for_each(|what| output::warn(what));
+        notes::of_left_out(&left_out).iter().for_each(|what| output::warn(what));
         for twice in &written.twice {
             let (n, device, why) = (twice.count, twice.device, twice.reason());
             output::warn(&format!(
@@ -234,27 +235,27 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
 }
 
 /// The recording, restricted to the devices and requests to write.
-fn open(args: &Args) -> Result<recorded::Recorded, Failure> {
+fn open(args: &Args) -> Result<opening::Recorded, Failure> {
     let clear = args.clear;
     let seen = |events| -> Box<dyn Events> {
         Box::new(if clear { Cleared::new(events) } else { Cleared::only_counted(events) })
     };
-    let recorded::Recorded { opened, length } = recorded::open_as(&args.file, &args.session.part(), seen)?;
+    let opening::Recorded { opened, length } = opening::open_as(&args.file, args.session.session().part()?, seen)?;
     let devices = args.of.devices()?;
     let opened = match opened {
         Opened::Blocks(events) if !devices.is_empty() => Opened::Blocks(Box::new(Only::new(events, devices))),
         other => other,
     };
-    Ok(recorded::Recorded { opened, length })
+    Ok(opening::Recorded { opened, length })
 }
 
 /// The devices that repeat requests of other devices. None if the recording cannot be read twice, or if devices were
 /// selected.
 fn told_again(args: &Args) -> Result<Vec<LeftOut>, Failure> {
-    if !args.of.typed().is_empty() || recorded::again(&args.file).is_err() {
+    if !args.of.typed().is_empty() || opening::again(&args.file).is_err() {
         return Ok(Vec::new());
     }
-    let recorded::Recorded { opened, length } = open(args)?;
+    let opening::Recorded { opened, length } = open(args)?;
     let Opened::Blocks(events) = opened else { return Ok(Vec::new()) };
     if !events.format().has_the_kernels_numbers() {
         return Ok(Vec::new());
@@ -275,11 +276,14 @@ fn told_again(args: &Args) -> Result<Vec<LeftOut>, Failure> {
 
 /// Error: the selected devices have no requests.
 fn no_device(args: &Args, text: &str) -> Failure {
-    let all = recorded::again(&args.file).and_then(|()| recorded::requests(&args.file, &args.session.part()));
-    match all {
-        Ok((mut all, _)) => {
+    let all = || -> Result<Requests, Failure> {
+        opening::again(&args.file)?;
+        Ok(opening::requests(&args.file, args.session.session().part()?)?.0)
+    };
+    match all() {
+        Ok(mut all) => {
             while let Ok(Some(_)) = all.seen() {}
-            of_devices::not_there(&args.file, text, &all)
+            devices::not_there(&args.file, text, &all).into()
         }
         Err(_) => Failure::Usage(format!("--of {text}: {}: this device has no requests", args.file.display())),
     }

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use serde_json::{Value, json};
+use sim::replay::{devices, notes, opening};
 use sim::words::percent;
 use trace::block::Events;
 use trace::only::Only;
@@ -22,8 +23,8 @@ use trace::timing::Timing;
 use trace::{Opened, TraceError};
 
 use super::map_cache;
-use crate::of_devices::{self, OfArgs};
-use crate::session::{self, SessionArgs};
+use crate::of_devices::OfArgs;
+use crate::session::SessionArgs;
 use crate::table::{self, Table};
 use crate::{Failure, joules, output, recorded, whole};
 
@@ -102,7 +103,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         whole::apart("--html", page, &args.file)?;
     }
     let asked = args.map.asked()?;
-    let recorded::Recorded { opened, length } = recorded::open_part(&args.file, &args.session)?;
+    let opening::Recorded { opened, length } = opening::open_part(&args.file, args.session.part()?)?;
     let of_blocks_only = [("--map-cache", asked.is_some()), ("--of", !args.of.typed().is_empty())];
     if let (Some((option, _)), false) =
         (of_blocks_only.iter().find(|(_, given)| *given), matches!(opened, Opened::Blocks(_)))
@@ -128,7 +129,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         }
     };
     bar.finish_and_clear();
-    let said = session::said(&timing);
+    let said = notes::of_timing(&timing);
     if let Some(file) = &args.html {
         let mut title = args.file.file_name().map_or_else(|| "recording".into(), |n| n.to_string_lossy().into_owned());
         if !said.is_empty() {
@@ -147,7 +148,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     if as_json {
         let mut value = counted.json()?;
         if !matches!(counted, Counted::Power(_)) {
-            value["timing"] = session::json(&timing);
+            value["timing"] = json!(timing);
         }
         value["damage"] = json!(damage.as_ref().map(ToString::to_string));
         output::print(&value);
@@ -201,11 +202,11 @@ fn blocks_of(
     }
     let (first, requests) = once(Requests::new(events), asked, moved)?;
     let twice: Vec<_> = requests.left_out().into_iter().filter(LeftOut::has_requests).map(|l| l.device).collect();
-    if twice.is_empty() || recorded::again(&args.file).is_err() {
+    if twice.is_empty() || opening::again(&args.file).is_err() {
         return Ok(first);
     }
-    let recorded::Recorded { opened, length } = recorded::open_part(&args.file, &args.session)?;
-    let Opened::Blocks(events) = opened else { return Err(recorded::no_blocks(&args.file, &opened)) };
+    let opening::Recorded { opened, length } = opening::open_part(&args.file, args.session.part()?)?;
+    let Opened::Blocks(events) = opened else { return Err(opening::no_blocks(&args.file, &opened).into()) };
     let (bar, moved) = recorded::bar(length, "reading again");
     let (second, _) = once(Requests::new(events).without(twice), args.map.asked()?, moved)?;
     bar.finish_and_clear();
@@ -215,16 +216,16 @@ fn blocks_of(
 /// Fails if a selected device is not in the recording.
 fn check_devices(args: &Args, one: Once, requests: &Requests) -> Result<Once, Failure> {
     for text in args.of.typed() {
-        let wanted = of_devices::device(text)?;
+        let wanted = devices::device(text)?;
         if requests.devices().any(|id| wanted.has(id, requests.events().device(id).as_deref())) {
             continue;
         }
-        if recorded::again(&args.file).is_err() {
-            return Err(of_devices::not_there(&args.file, text, requests));
+        if opening::again(&args.file).is_err() {
+            return Err(devices::not_there(&args.file, text, requests).into());
         }
-        let (mut all, _) = recorded::requests(&args.file, &args.session)?;
+        let (mut all, _) = opening::requests(&args.file, args.session.part()?)?;
         while let Ok(Some(_)) = all.seen() {}
-        return Err(of_devices::not_there(&args.file, text, &all));
+        return Err(devices::not_there(&args.file, text, &all).into());
     }
     Ok(one)
 }

@@ -1,27 +1,18 @@
-//! Which inputs of a result are assumed, and how does the result depend on them?
-//!
-//! A profile has the confidence of each number. Numbers without a source are assumed; the user may assume others
-//! (`given`). `--sensitivity` repeats the replay with half and with twice each number, one at a time.
+//! How are the assumed inputs of a result, and their effect, presented?
 
 use crate::table::{self, Table};
-use device::energy::profile::{Confidence, Number, Profile};
-use device::energy::{Energy, Nanos};
+use device::energy::Energy;
+use device::energy::profile::{Number, Profile};
 use serde_json::{Value, json};
-
-use super::given::GIVEN;
-use super::variant::Variant;
+use sim::replay::assumed::{Tried, numbers};
+use sim::replay::{GIVEN, Sensitivity};
 
 /// Effects below this percentage are only counted.
 const LITTLE: f64 = 0.1;
 
-/// The assumed numbers of a profile.
-fn assumed(profile: &Profile) -> Vec<Number> {
-    profile.numbers().into_iter().filter(|n| n.confidence == Confidence::Assumed).collect()
-}
-
 /// A run's assumptions on one line; `None` if there are none.
 pub fn line(profile: &Profile, flushes: u64) -> Option<String> {
-    let all = assumed(profile);
+    let all = numbers(profile);
     let (given, theirs): (Vec<_>, Vec<_>) = all.iter().partition(|n| n.source == GIVEN);
     let mut parts: Vec<String> = given.iter().map(|n| format!("{} = {}", n.name, amount(n))).collect();
     if flushes > 0 {
@@ -41,45 +32,7 @@ fn amount(number: &Number) -> String {
 
 /// The names of assumed numbers, for machines.
 pub fn names(profile: &Profile) -> Value {
-    assumed(profile).into_iter().map(|n| n.name).collect()
-}
-
-/// A number of the profile, and the runs with half and twice its value.
-pub struct Tried {
-    number: Number,
-    /// Indices of the runs with half and twice the value; `None` if no such device is possible.
-    runs: [Option<usize>; 2],
-}
-
-/// The runs that show how assumed numbers affect a result.
-pub fn runs(of: &Variant) -> (Vec<Tried>, Vec<Variant>) {
-    let mut variants = Vec::new();
-    let mut tried: Vec<Tried> = Vec::new();
-    if let Some(every) = of.flush_every {
-        let runs = [every.0 / 2, every.0.saturating_mul(2)].map(|every| {
-            variants.push(Variant { flush_every: Some(Nanos(every)), ..of.clone() });
-            Some(variants.len() - 1)
-        });
-        let (name, source) = ("flush".into(), GIVEN.into());
-        let (value, unit) = (every.0 as f64 / 1e9, "s".into());
-        tried.push(Tried { number: Number { name, value, unit, confidence: Confidence::Assumed, source }, runs });
-    }
-    tried.extend(assumed(&of.profile).into_iter().map(|number| {
-        let runs = [0.5, 2.0].map(|factor| {
-            if number.value == 0.0 {
-                return None;
-            }
-            let profile = of.profile.with(&number.name, number.value * factor, None, GIVEN).ok()?;
-            // A whole number may round to its original value.
-            let same = profile.numbers().iter().any(|n| n.name == number.name && n.value == number.value);
-            (!same).then(|| {
-                variants.push(Variant { profile, ..of.clone() });
-                variants.len() - 1
-            })
-        });
-        Tried { number, runs }
-    }));
-    (tried, variants)
+    numbers(profile).into_iter().map(|n| n.name).collect()
 }
 
 fn change(of: Energy, total: Energy) -> f64 {
@@ -91,7 +44,7 @@ fn furthest(tried: &Tried, totals: &[Energy], total: Energy) -> f64 {
 }
 
 /// A table of the effects, the largest first.
-pub fn table(tried: &[Tried], totals: &[Energy], total: Energy) -> String {
+pub fn table(Sensitivity { tried, totals }: &Sensitivity, total: Energy) -> String {
     let mut order: Vec<&Tried> = tried.iter().filter(|t| furthest(t, totals, total) >= LITTLE).collect();
     order.sort_by(|a, b| furthest(b, totals, total).total_cmp(&furthest(a, totals, total)));
     let changes = ["by half", "by twice"].map(|head| table::number(head).least(9));
@@ -110,17 +63,14 @@ pub fn table(tried: &[Tried], totals: &[Energy], total: Energy) -> String {
     if !zero.is_empty() {
         out += &format!(
             "\nassumed to be 0, so not varied: {}; try other values with --assume NAME=NUMBER",
-            zero.join(
-                ", \
-                "
-            )
+            zero.join(", ")
         );
     }
     out
 }
 
 /// The same for machines.
-pub fn json(tried: &[Tried], totals: &[Energy]) -> Value {
+pub fn json(Sensitivity { tried, totals }: &Sensitivity) -> Value {
     let pj = |run: Option<usize>| run.map(|run| totals[run].0);
     tried
         .iter()

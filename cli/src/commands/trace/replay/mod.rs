@@ -1,49 +1,35 @@
 //! `joulefs trace replay`: what does it cost to repeat the requests or calls of a recording?
 //!
-//! This module reads options; `variants` lists the runs, `compared` defines how they differ, `points` selects runs and
-//! computes their keys. `blocks` replays requests and `calls` replays calls. `outcome` holds results, `print` prints
-//! them, `policies` explains results that do not compare policies, `no_space` explains volumes that were too small,
-//! `requests` writes the table of requests and `rows` tables of everything.
+//! This module reads options and calls the engine, [`sim::replay`]. `print` prints results, `assumed` the effect of
+//! assumed numbers, `list` runs that are not made; `requests` writes the table of requests, `rows` tables of everything.
 
 mod assumed;
-mod blocks;
-mod calls;
-mod compared;
 mod flame;
-mod given;
-mod no_space;
-mod outcome;
+mod list;
 mod perfetto;
-mod points;
-mod policies;
 mod print;
 mod requests;
 mod rows;
-mod variant;
-mod variants;
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use device::Access;
-use device::energy::Energy;
-use indicatif::ProgressBar;
-use sim::error::SimError;
-use sim::traces::by_inode::{self, ByInode};
-use sim::traces::{ReplayError, Speed};
-use trace::Kind;
-use trace::replay::calls::Pauses;
+use sim::replay::{Done, Error, Image, Job, OverTime, Program, Progress, Replay, Settings, Total, Which};
+use sim::traces::Speed;
+use trace::replay::blocks::Made;
+use trace::{Kind, Names, TraceError};
+use volume::OptionError;
 
-use crate::file_system::{Type, kind_of};
+use crate::commands::mount::options::{meant_by, meant_by_name};
+use crate::file_system::Type;
 use crate::flame::{Files, FlameArgs, Graph};
+use crate::recorded::Bars;
 use crate::session::SessionArgs;
-use crate::{Failure, output, pieces, progress, recorded, size, whole};
-use compared::Compared;
-use no_space::told;
-use outcome::Outcome;
-use points::{Point, WhichArgs};
-use variant::Variant;
+use crate::{Failure, held, output, pieces, program, recorded, whole};
+use requests::Table;
 
 /// Replay a recording on a simulated device and report the energy.
 ///
@@ -82,7 +68,7 @@ use variant::Variant;
 /// cheapest, so judge a policy by the joules that it saves compared with the control, or by the additional free
 /// segments that it holds. With delta= every volume may hold deltas, and the first run is the control delta=off, which
 /// creates none. With fs= the output includes the energy of an idle device for the same time.
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 #[command(after_help = "Examples:\n  \
     joulefs trace replay telegram_exec.csv.gz --profile oneplus8t-ufs31\n  \
     joulefs trace replay telegram_exec.csv.gz --queue 1 --requests times.csv\n  \
@@ -226,31 +212,107 @@ pub struct Args {
     session: SessionArgs,
 }
 
-/// Default page cache: file pages that a phone with a few gigabytes of memory keeps for the foreground app.
-const PAGE_CACHE: u64 = 256 << 20;
+/// Which runs to make.
+#[derive(Debug, Clone, Default, clap::Args)]
+struct WhichArgs {
+    /// Make only every N-th run, starting at the I-th (1 to N), and the controls they are compared with; to share work
+    /// among machines or Slurm array tasks.
+    #[arg(long, value_name = "I/N", conflicts_with = "only")]
+    shard: Option<String>,
+    /// Make only the runs with these keys.
+    #[arg(long, value_name = "KEY", value_delimiter = ',')]
+    only: Vec<String>,
+    /// List the runs without making them: key, control and name.
+    #[arg(long, conflicts_with_all = ["requests", "perfetto", "flame", "sensitivity"])]
+    list: bool,
+}
 
-impl Args {
-    fn speed(&self) -> Speed {
-        match (self.paced, self.back_to_back) {
-            (true, _) => Speed::Paced,
-            (_, true) => Speed::BackToBack,
-            _ => Speed::Virtual,
+impl WhichArgs {
+    fn which(&self) -> Result<Which, Failure> {
+        let Some(text) = &self.shard else {
+            return Ok(if self.only.is_empty() { Which::All } else { Which::Keys(self.only.clone()) });
+        };
+        let read = text.split_once('/').and_then(|(i, n)| Some((i.parse::<usize>().ok()?, n.parse::<usize>().ok()?)));
+        match read {
+            Some((i, parts)) if (1..=parts).contains(&i) => Ok(Which::Part { index: i - 1, parts }),
+            _ => Err(Failure::Usage(format!("--shard {text}: give I/N, with I from 1 to N"))),
         }
     }
+}
 
-    /// Blocks of a page cache; `ours` for a recording made below one.
-    fn cache(&self, ours: bool) -> Result<Option<usize>, Failure> {
-        let bytes = match self.page_cache.as_deref() {
-            None if ours => return Ok(None),
-            None => PAGE_CACHE,
-            Some("none") => return Ok(None),
-            Some(text) => size::within("--page-cache", text, 1 << 20..=1 << 40)?,
-        };
-        Ok(Some((bytes / 4096) as usize))
-    }
-
-    fn pauses(&self) -> Pauses {
-        if self.on_time { Pauses::Recorded } else { Pauses::Thinking }
+impl Args {
+    /// The options that the engine knows. Every option is named here, so that a new one does not compile until it is
+    /// passed on or known to affect only the output.
+    fn settings(&self) -> Result<Settings, Failure> {
+        let Args {
+            // Affect only the output.
+            requests: _,
+            sensitivity: _,
+            into: _,
+            by_file: _,
+            flame: _,
+            which: _,
+            file,
+            profile,
+            fs,
+            options,
+            compare,
+            size,
+            of,
+            full,
+            queue,
+            perfetto,
+            assume,
+            image,
+            age,
+            seed,
+            fill,
+            after,
+            repeat,
+            hurry,
+            page_cache,
+            cold,
+            on_time,
+            closed_loop,
+            paced,
+            back_to_back,
+            parquet,
+            session,
+        } = self.clone();
+        Ok(Settings {
+            recording: file,
+            part: session.part()?,
+            profile,
+            fs: fs.map(volume::Kind::from),
+            options,
+            compare,
+            size,
+            of,
+            full,
+            queue,
+            assume,
+            image,
+            age,
+            seed,
+            fill,
+            after,
+            repeat,
+            hurry,
+            page_cache,
+            cold,
+            on_time,
+            closed_loop,
+            speed: match (paced, back_to_back) {
+                (true, _) => Speed::Paced,
+                (_, true) => Speed::BackToBack,
+                _ => Speed::Virtual,
+            },
+            over_time: match (perfetto, parquet) {
+                (Some(_), _) => OverTime::Owners,
+                (_, Some(_)) => OverTime::Components,
+                _ => OverTime::No,
+            },
+        })
     }
 
     /// Fails if an output file is an input.
@@ -268,80 +330,92 @@ impl Args {
         Ok(())
     }
 
-    /// An option that was given but does not apply to recordings of this kind. It is refused rather than ignored.
-    fn out_of_place(&self, kind: Kind) -> Option<&'static str> {
-        let of_calls = [
-            ("-o", !self.options.is_empty()),
-            ("--fs", self.fs.is_some()),
-            ("--image", self.image.is_some()),
-            ("--age", self.age.is_some()),
-            ("--seed", self.seed.is_some()),
-            ("--page-cache", self.page_cache.is_some()),
-            ("--fill", self.fill.is_some()),
-            ("--repeat", self.repeat.is_some()),
-            ("--hurry", self.hurry),
-            ("--cold", self.cold),
-            ("--on-time", self.on_time),
-            ("--closed-loop", self.closed_loop),
-            ("--into", self.into.is_some()),
-        ];
-        let of_blocks = [
-            ("--full", self.full),
-            ("--of", self.of.is_some()),
-            ("--queue", self.queue.is_some()),
-            ("--requests", self.requests.is_some()),
-            ("--perfetto", self.perfetto.is_some()),
-        ];
-        let list: &[_] = match kind {
-            Kind::Blocks => &of_calls,
-            Kind::Calls => &of_blocks,
-            Kind::Power => &[],
-        };
-        list.iter().find(|(_, given)| *given).map(|(name, _)| *name)
+    /// An option about output that was given but does not apply to recordings of this kind. It is refused rather than
+    /// ignored.
+    fn misplaced(&self, kind: Kind) -> Option<&'static str> {
+        match kind {
+            Kind::Blocks => self.into.as_ref().map(|_| "--into"),
+            Kind::Calls if self.requests.is_some() => Some("--requests"),
+            Kind::Calls if self.perfetto.is_some() => Some("--perfetto"),
+            _ => None,
+        }
     }
 }
 
 /// Fails if a named option, profile or recipe does not exist.
 #[cfg(test)]
 pub fn is_there(args: &Args) -> Result<(), Failure> {
-    variants::all(args, None).map(drop)
+    args.settings()?.variants(None).map(drop).map_err(failure)
+}
+
+/// What the engine needs from this program.
+struct Around<'a> {
+    args: &'a Args,
+    /// The table of requests, while it is written.
+    table: Mutex<Option<Table>>,
+}
+
+impl Progress for Around<'_> {
+    fn begin(&self, what: &str, total: Total) -> Box<dyn Job + '_> {
+        Bars.begin(what, total)
+    }
+}
+
+impl Program for Around<'_> {
+    fn image(&self, path: &Path) -> Result<Image, Error> {
+        let device = pieces::open(path, Access::ReadOnly).map_err(Error::Failed)?;
+        let held = held::runs(&device, path).map_err(|e| Error::Failed(e.text().to_owned()))?;
+        Ok(Image { path: path.to_owned(), device, held })
+    }
+
+    fn build(&self) -> &str {
+        program::build()
+    }
+
+    fn requests(&self) -> Result<Box<dyn FnMut(&Made, &Names) + '_>, Error> {
+        let Some(file) = &self.args.requests else { return Ok(Box::new(|_, _| {})) };
+        let mut table = self.table();
+        *table = Some(Table::create(file).map_err(|e| Error::Failed(e.text().to_owned()))?);
+        drop(table);
+        Ok(Box::new(|made, names| self.table().iter_mut().for_each(|table| table.add(made, names))))
+    }
+}
+
+impl Around<'_> {
+    fn table(&self) -> MutexGuard<'_, Option<Table>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The engine's error, with a suggestion for a mistyped mount option.
+fn failure(e: Error) -> Failure {
+    match e {
+        Error::MountOption { given, name, value, source } => match source {
+            OptionError::Unknown(_) => {
+                let tip = meant_by_name(&name);
+                Failure::Usage(format!("{given}: no option {name:?}{tip}; see joulefs trace replay --help"))
+            }
+            OptionError::Value(why) => Failure::Usage(format!("{given}: {why}{}", meant_by(&name, value.as_deref()))),
+        },
+        e => e.into(),
+    }
 }
 
 /// Runs it.
 pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
-    recorded::again(&args.file)?;
     let flames = args.flame.files()?;
     args.apart(&flames)?;
-    let recorded = recorded::open_part(&args.file, &args.session)?;
-    let kind = recorded.opened.kind();
-    for typed in &args.compare {
-        let compared = Compared::parse(typed)?;
-        if let Some(why) = compared.out_of_place(kind) {
-            let file = args.file.display();
-            return Err(Failure::Usage(format!("{file}: a recording of {kind}: {}: {why}", compared.given)));
-        }
+    let settings = args.settings()?;
+    let around = Around { args, table: Mutex::default() };
+    let mut replay = Replay::open(&settings, &around).map_err(failure)?;
+    let kind = replay.kind();
+    if let Some(option) = args.misplaced(kind) {
+        return Err(Error::Misplaced { recording: args.file.clone(), kind, option }.into());
     }
-    if let Some(option) = args.out_of_place(kind) {
-        let (is, wanted) = match kind {
-            Kind::Blocks => ("a block device", "calls to a file system"),
-            _ => ("calls to a file system", "a block device"),
-        };
-        let file = args.file.display();
-        return Err(Failure::Usage(format!("{file}: a recording of {is}; {option} is for recordings of {wanted}")));
-    }
-    let how = by_inode::How { span: args.session.span()?, thinks: args.closed_loop, own_background: args.hurry };
-    let ours = if kind == Kind::Calls { ByInode::open(&args.file, how).map_err(|e| e.to_string())? } else { None };
-    if let Some(ours) = ours.as_ref().filter(|ours| !ours.has_calls()) {
-        return Err(no_space::no_call(args, &ours.timing()).into());
-    }
-    if ours.is_some() && args.into.is_some() {
-        let file = args.file.display();
-        let why = "a JouleFS recording has inodes instead of paths, so it cannot be replayed in a directory: leave out \
-            --into, or record the program with strace (strace -f -ttt -T -y)";
-        return Err(Failure::Usage(format!("{file}: {why}")));
-    }
-    if let (Some(dir), Kind::Calls) = (&args.into, kind) {
-        return calls::into(args, dir, as_json);
+    if let Some(dir) = &args.into {
+        let result = replay.in_directory(dir).map_err(failure)?;
+        print::of_directory(dir, &result, as_json);
+        return end(result.wrong, result.damage.as_ref(), as_json);
     }
     if args.requests.is_some() && !args.compare.is_empty() {
         return Err(Failure::usage("--requests is for a single run; leave out --compare"));
@@ -349,119 +423,40 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     if args.by_file.is_some() && !args.compare.is_empty() && !as_json {
         return Err(Failure::usage("--by-file: with --compare only --json lists files; give --json too"));
     }
-    let image = |path: &PathBuf| {
-        let image = pieces::open(path, Access::ReadOnly)?;
-        kind_of(&image, path, args.fs)
-    };
-    if kind == Kind::Power {
-        return Err(recorded::not_of(&args.file, "a meter", "requests to a block device, or of calls"));
-    }
-    let variants = variants::all(args, args.image.as_ref().map(image).transpose()?)?;
-    if kind == Kind::Calls && variants.iter().any(|v| v.flush_every.is_some()) {
-        return Err(Failure::usage("--assume flush is for recordings of a block device; calls include every fsync"));
-    }
-    let points = args.which.of(args, kind, ours.is_some(), variants)?;
-    if args.which.lists() {
-        points::list(args, &points, as_json);
+    let keys = args.which.list || args.parquet.is_some();
+    let points = replay.points(&args.which.which()?, keys).map_err(failure)?;
+    if args.which.list {
+        list::print(&args.file, &points, as_json);
         return Ok(ExitCode::SUCCESS);
     }
-    let made = |points: &[Point]| match kind {
-        Kind::Blocks => blocks::on_device(args, points),
-        _ => calls::on_volume(args, ours.as_ref(), points),
-    };
-    let outcomes = made(&points)?;
-    if let Some(empty) = outcomes.iter().find_map(|outcome| outcome.made_no_call(args)) {
-        return Err(empty.into());
+    let outcomes = replay.run(&points).map_err(failure)?;
+    if let (Some(table), Some(file)) = (around.table().take(), &args.requests) {
+        table.finish(file)?;
     }
-    let sensitivity = match points.first().filter(|_| args.sensitivity) {
-        None => None,
-        Some(point) => {
-            let (tried, runs) = assumed::runs(&point.variant);
-            let runs = runs.into_iter().map(|variant| Point { number: 0, variant, known: None });
-            let totals: Vec<Energy> = made(&runs.collect::<Vec<_>>())?.iter().map(Outcome::total).collect();
-            Some((tried, totals))
-        }
-    };
-    let sensitivity = sensitivity.as_ref().map(|(tried, totals)| print::Sensitivity { tried, totals });
+    if let (Some(file), [outcome]) = (&args.perfetto, &outcomes[..])
+        && let Done::Blocks(on) = &outcome.done
+    {
+        perfetto::write(file, &args.file, outcome, on)?;
+    }
+    let sensitivity = points.first().filter(|_| args.sensitivity).map(|point| replay.sensitivity(point));
+    let sensitivity = sensitivity.transpose().map_err(failure)?;
     if !flames.is_empty() {
         let graphs: Vec<Graph> = outcomes.iter().map(|o| flame::graph(o, flames.depth())).collect();
         flames.write(&output::plain(&format!("joulefs trace replay {}", args.file.display())), &graphs)?;
     }
-    let too_small = outcomes.iter().find_map(|outcome| outcome.too_small(args));
-    let wrong = too_small.map(|why| format!("{}: {why}", args.file.display()));
+    let wrong = outcomes.iter().find_map(|outcome| outcome.too_small(&settings));
     if let (Some(dir), None) = (&args.parquet, &wrong) {
-        rows::write(args, kind, &points, &outcomes, dir)?;
+        rows::write(&args.file, &points, &outcomes, dir)?;
     }
     print::all(&outcomes, sensitivity.as_ref(), args.by_file.unwrap_or(20), (as_json, wrong.as_deref()));
-    if let Some(wrong) = wrong {
-        return told(wrong, as_json);
-    }
-    Ok(recorded::end(outcomes.iter().find_map(Outcome::damage), as_json))
+    end(wrong, outcomes.iter().find_map(|outcome| outcome.damage()), as_json)
 }
 
-/// Each run's result, in order; runs use all processors.
-fn at_once<T: Send>(
-    points: &[Point],
-    work: impl Fn(&Point, &ProgressBar) -> Result<T, Failure> + Sync,
-) -> Result<Vec<T>, Failure> {
-    let bar = progress::steps(1000 * points.len() as u64, "replaying");
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(points.len());
-    let next = std::sync::atomic::AtomicUsize::new(0);
-    let mut done: Vec<(usize, Result<T, Failure>)> = std::thread::scope(|s| {
-        let worker = || {
-            let mut out = Vec::new();
-            loop {
-                let n = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                let Some(point) = points.get(n) else { return out };
-                let result = work(point, &bar);
-                let failed = result.is_err();
-                out.push((n, result));
-                if failed {
-                    return out;
-                }
-            }
-        };
-        let all: Vec<_> = (0..threads).map(|_| s.spawn(worker)).collect();
-        // A worker panics only because of a bug in this program; the panic continues here.
-        all.into_iter().flat_map(|w| w.join().unwrap()).collect()
-    });
-    bar.finish_and_clear();
-    done.sort_by_key(|(n, _)| *n);
-    done.into_iter().map(|(_, result)| result).collect()
-}
-
-fn said(args: &Args, variant: &Variant, e: &ReplayError) -> Failure {
-    let file = args.file.display();
-    match (e, &args.of, &variant.size) {
-        (ReplayError::NotRecorded { .. }, Some(of), _) => Failure::Usage(format!("--of {of}: {file}: {e}")),
-        (ReplayError::TooSmall { .. }, _, Some(size)) => Failure::Usage(format!("--size {size}: {file}: {e}")),
-        (ReplayError::Sim(SimError::Model(_)), _, Some(size)) => Failure::Usage(format!("--size {size}: {e}")),
-        (ReplayError::Sim(SimError::Mount(volume::MountError::Foreign { .. })), ..) => Failure::Usage(e.to_string()),
-        (ReplayError::Sim(SimError::Mount(_)), ..) => match &args.image {
-            Some(image) => format!("{}: {e}", image.display()).into(),
-            None => e.to_string().into(),
-        },
-        (ReplayError::Sim(SimError::Parameters(why)), ..) => match &args.image {
-            Some(image) => Failure::Usage(format!("--image {}: {why}", image.display())),
-            None => e.to_string().into(),
-        },
-        (ReplayError::NoRoom { would_do, .. } | ReplayError::NoRoomBefore { would_do, .. }, ..) => {
-            format!("{file}: {e}: {}", args.give(would_do.div_ceil(1 << 20))).into()
-        }
-        (ReplayError::Empty(_), ..) => {
-            recorded::wrong_before_the_first(&args.file, &args.session, format!("{file}: {e}").into())
-        }
-        _ => e.to_string().into(),
-    }
-}
-
-/// A function that moves a bar shared by several runs.
-fn share(bar: &ProgressBar, length: u64) -> impl FnMut(u64) + use<> {
-    let (bar, mut last) = (bar.clone(), 0);
-    move |at| {
-        let now = at.saturating_mul(1000) / length.max(1);
-        bar.inc(now.saturating_sub(last));
-        last = last.max(now);
-        progress::show_if_slow(&bar);
+/// The exit code after printing. `wrong` is why the numbers are not valid; a JSON value already contains it.
+fn end(wrong: Option<String>, damage: Option<&TraceError>, as_json: bool) -> Result<ExitCode, Failure> {
+    match wrong {
+        Some(_) if as_json => Ok(ExitCode::FAILURE),
+        Some(wrong) => Err(wrong.into()),
+        None => Ok(recorded::end(damage, as_json)),
     }
 }

@@ -9,47 +9,31 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use device::energy::Component;
-use sim::traces::timeline::Timeline;
+use sim::replay::{OnDevice, Outcome};
 use trace::write::perfetto::Counters;
-use trace::{Format, Input, Names, Process};
+use trace::{Format, Input};
 
 use crate::{Failure, output, whole};
 
 /// Maximum number of process tracks, the costliest first.
 const PROCESSES: usize = 20;
 
-/// The data to write.
-pub struct Lines<'a> {
-    /// The recording.
-    pub recording: &'a Path,
-    /// Its format.
-    pub format: Format,
-    /// Start of the replay in nanoseconds of the recording's clock.
-    pub began: u64,
-    /// Energy over time.
-    pub timeline: &'a Timeline,
-    /// The processes of the recording.
-    pub names: &'a Names,
-    /// The simulated device.
-    pub profile: &'a str,
-}
-
-/// Writes a file for the Perfetto viewer.
-pub fn write(file: &Path, lines: &Lines<'_>) -> Result<(), Failure> {
+/// Writes a file for the Perfetto viewer. `on` is what the outcome has of a block device.
+pub fn write(file: &Path, recording: &Path, outcome: &Outcome, on: &OnDevice) -> Result<(), Failure> {
     let named = |e: io::Error| Failure::from(format!("--perfetto {}: {e}", file.display()));
     if !whole::is_plain(file) {
         let open = File::options().write(true).open(file).map_err(named)?;
-        return to(BufWriter::new(open), lines)?.map_err(named);
+        return to(BufWriter::new(open), recording, outcome, on)?.map_err(named);
     }
     let (part, open) = whole::Part::create(file, true).map_err(named)?;
-    to(BufWriter::new(open), lines)?.map_err(named)?;
+    to(BufWriter::new(open), recording, outcome, on)?.map_err(named)?;
     part.finish().map_err(named)
 }
 
 /// The outer error is the recording's.
-fn to(mut out: impl Write, lines: &Lines<'_>) -> Result<io::Result<()>, Failure> {
-    if lines.format == Format::Perfetto {
-        let mut original = Input::open(lines.recording).map_err(|e| e.to_string())?;
+fn to(mut out: impl Write, recording: &Path, outcome: &Outcome, on: &OnDevice) -> Result<io::Result<()>, Failure> {
+    if on.format == Format::Perfetto {
+        let mut original = Input::open(recording).map_err(|e| e.to_string())?;
         loop {
             let bytes = original.peek(1 << 16).map_err(|e| e.to_string())?;
             if bytes.is_empty() {
@@ -62,13 +46,14 @@ fn to(mut out: impl Write, lines: &Lines<'_>) -> Result<io::Result<()>, Failure>
             original.take(n);
         }
     }
-    Ok(counters(out, lines))
+    Ok(counters(out, outcome, on.began))
 }
 
-fn counters(out: impl Write, lines: &Lines<'_>) -> io::Result<()> {
+/// `began` is the start of the replay in nanoseconds of the recording's clock.
+fn counters(out: impl Write, outcome: &Outcome, began: u64) -> io::Result<()> {
     let mut counters = Counters::new(out);
-    let looks = lines.timeline.looks();
-    let group = counters.group(&format!("joulefs: watts on {}", lines.profile))?;
+    let (looks, profile) = (outcome.timeline.looks(), &outcome.profile.name);
+    let group = counters.group(&format!("joulefs: watts on {profile}"))?;
     for (n, component) in Component::ALL.into_iter().enumerate() {
         let track = counters.track(group, component.text(), "W")?;
         for pair in looks.windows(2) {
@@ -76,30 +61,25 @@ fn counters(out: impl Write, lines: &Lines<'_>) -> io::Result<()> {
             let seconds = to.at.saturating_sub(from.at) as f64 / 1e9;
             if seconds > 0.0 {
                 let watts = (to.components[n] - from.components[n]).joules() / seconds;
-                counters.value(track, lines.began + from.at, watts)?;
+                counters.value(track, began + from.at, watts)?;
             }
         }
         if let Some(last) = looks.last() {
-            counters.value(track, lines.began + last.at, 0.0)?;
+            counters.value(track, began + last.at, 0.0)?;
         }
     }
     let Some(end) = looks.last() else { return counters.finish().map(drop) };
     let mut owners: Vec<_> = end.owners.iter().filter(|(_, energy)| energy.0 > 0).collect();
     owners.sort_by_key(|(owner, energy)| (std::cmp::Reverse(**energy), **owner));
-    let group = counters.group(&format!("joulefs: joules by process on {}", lines.profile))?;
+    let group = counters.group(&format!("joulefs: joules by process on {profile}"))?;
     for (owner, _) in owners.into_iter().take(PROCESSES) {
-        let name = match lines.names.name(Process(owner.saturating_sub(1) as u32)) {
-            _ if *owner == 0 => "<no process>".to_owned(),
-            "" => "<process not known>".to_owned(),
-            name => output::plain(name),
-        };
-        let track = counters.track(group, &name, "J")?;
+        let track = counters.track(group, &output::plain(&outcome.owner(*owner)), "J")?;
         let mut before = None;
         for look in looks {
             let energy = look.owners.get(owner).copied().unwrap_or_default();
             // A counter keeps its value until the next sample.
             if before.replace(energy) != Some(energy) {
-                counters.value(track, lines.began + look.at, energy.joules())?;
+                counters.value(track, began + look.at, energy.joules())?;
             }
         }
     }

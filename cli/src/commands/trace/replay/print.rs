@@ -4,150 +4,152 @@ use std::path::Path;
 
 use device::energy::{Component, Energy};
 use serde_json::{Map, Value, json};
+use sim::labels::Words;
+use sim::replay::{Done, InDirectory, OnDevice, Outcome, Sensitivity, policies};
 use sim::traces::calls::OnVolumeDone;
-use trace::TraceError;
 use trace::replay::blocks::Latency;
 use trace::replay::calls;
-use trace::timing::Timing;
+use unicode_width::UnicodeWidthStr;
 use vfs::Cleaned;
 
-use super::assumed::{self, Tried};
-use super::outcome::{Done, Outcome};
-use super::policies;
-use unicode_width::UnicodeWidthStr;
-
-use crate::session;
-use crate::spent::{Spent, Words};
+use super::assumed;
+use crate::spent::{self, Spent};
 use crate::table::{self, Table};
-use crate::{joules, output, recorded};
+use crate::{joules, of_devices, output, recorded};
 
-impl Outcome {
-    fn json(&self, most: usize) -> Value {
-        let mut all = self.spent(most).json();
-        let mut replay = match &self.done {
-            Done::Blocks { done, plan, cleared, not_counted, .. } => {
-                let mut value = serde_json::to_value(done).unwrap_or_default();
-                value["cleared"] = json!(cleared);
-                value["not_counted"] = not_counted.clone();
-                value["of"] = json!("blocks");
-                value["device"] = json!(plan.of.to_string());
-                value["device_bytes"] = json!(plan.blocks * 4096);
-                value
-            }
-            Done::Calls(done) => {
-                let mut value = serde_json::to_value(&done.calls).unwrap_or_default();
-                let words = Words::of(&*done.volume);
-                let by_cause: Map<String, Value> = done
-                    .counts
-                    .causes()
-                    .map(|(n, c)| (words.key(n), json!({ "read": c.blocks_read, "written": c.blocks_written })))
-                    .collect();
-                value["of"] = json!("calls");
-                value["file_system"] = json!(done.fs.type_name());
-                value["device_bytes"] = json!(done.device_bytes);
-                value["blocks_by_cause"] = by_cause.into();
-                value["sections_cleaned"] = json!(done.cleaned.sections);
-                value["sections_cleaned_while_waited_for"] = json!(done.cleaned.waited_for);
-                value["blocks_moved"] = json!(done.cleaned.moved);
-                value["free_segments_held"] = json!(done.free_segments);
-                value["began"] = json!(done.began);
-                value["blocks_written"] = json!(done.counts.total().blocks_written);
-                value["flushes"] = json!(done.counts.total().flushes);
-                value["deltas"] = json!(done.deltas);
-                value["bytes_before_recorded"] = json!(done.prepared.recorded);
-                value["bytes_before_generated"] = json!(done.prepared.generated);
-                value
-            }
-        };
-        replay["write_amplification_of_file_system"] = json!(self.amplification_above());
-        replay["write_amplification_of_device"] = json!(self.amplification_inside());
-        all.insert("assumed".into(), assumed::names(&self.profile));
-        all.insert("variant".into(), json!(self.name));
-        if let Some(idle) = self.idle {
-            all.insert("idle_pj".into(), json!(idle.0));
+/// What a run spent; at most `most` owners by name.
+fn spent(o: &Outcome, most: usize) -> Spent {
+    let ledger = &o.run.ledger;
+    let name = |owner| output::plain(&o.owner(owner));
+    Spent {
+        profile: o.profile.name.clone(),
+        ledger: ledger.clone(),
+        took: o.run.took,
+        causes: spent::by_cause(ledger, o.cause()),
+        files: spent::by_file(ledger, most, &o.rest(), |owner| o.deleted(owner), name),
+        owners: o.owners(),
+        counters: o.run.counters.clone(),
+    }
+}
+
+/// A run for machines.
+fn json(o: &Outcome, most: usize) -> Value {
+    let mut all = spent(o, most).json();
+    let mut replay = match &o.done {
+        Done::Blocks(OnDevice { done, plan, cleared, left_out, .. }) => {
+            let mut value = serde_json::to_value(done).unwrap_or_default();
+            value["cleared"] = json!(cleared);
+            value["not_counted"] = of_devices::json(left_out);
+            value["of"] = json!("blocks");
+            value["device"] = json!(plan.of.to_string());
+            value["device_bytes"] = json!(plan.blocks * 4096);
+            value
         }
-        replay["timing"] = session::json(&self.timing);
-        replay["said"] = json!(self.said);
-        all.insert("replay".into(), replay);
-        all.insert("damage".into(), json!(self.damage().map(ToString::to_string)));
-        all.into()
+        Done::Calls(done) => {
+            let mut value = serde_json::to_value(&done.calls).unwrap_or_default();
+            let words = Words::of(&*done.volume);
+            let by_cause: Map<String, Value> = done
+                .counts
+                .causes()
+                .map(|(n, c)| (words.key(n), json!({ "read": c.blocks_read, "written": c.blocks_written })))
+                .collect();
+            value["of"] = json!("calls");
+            value["file_system"] = json!(done.fs.type_name());
+            value["device_bytes"] = json!(done.device_bytes);
+            value["blocks_by_cause"] = by_cause.into();
+            value["sections_cleaned"] = json!(done.cleaned.sections);
+            value["sections_cleaned_while_waited_for"] = json!(done.cleaned.waited_for);
+            value["blocks_moved"] = json!(done.cleaned.moved);
+            value["free_segments_held"] = json!(done.free_segments);
+            value["began"] = json!(done.began);
+            value["blocks_written"] = json!(done.counts.total().blocks_written);
+            value["flushes"] = json!(done.counts.total().flushes);
+            value["deltas"] = json!(done.deltas);
+            value["bytes_before_recorded"] = json!(done.prepared.recorded);
+            value["bytes_before_generated"] = json!(done.prepared.generated);
+            value
+        }
+    };
+    replay["write_amplification_of_file_system"] = json!(o.amplification_above());
+    replay["write_amplification_of_device"] = json!(o.amplification_inside());
+    all.insert("assumed".into(), assumed::names(&o.profile));
+    all.insert("variant".into(), json!(o.name));
+    if let Some(idle) = o.idle {
+        all.insert("idle_pj".into(), json!(idle.0));
     }
+    replay["timing"] = json!(o.timing);
+    replay["said"] = json!(o.notes);
+    all.insert("replay".into(), replay);
+    all.insert("damage".into(), json!(o.damage().map(ToString::to_string)));
+    all.into()
+}
 
-    /// What was done, in one or two lines, and notes about the recording, one line each.
-    fn text(&self) -> String {
-        self.said.iter().fold(self.made(), |text, said| text + "\n" + &output::plain(said))
-    }
+/// What was done, in one or two lines, and notes about the recording, one line each.
+fn text(o: &Outcome) -> String {
+    o.notes.iter().fold(made(o), |text, said| text + "\n" + &output::plain(said))
+}
 
-    fn made(&self) -> String {
-        match &self.done {
-            Done::Blocks { done, plan, cleared, .. } => {
-                let mut text = format!(
-                    "{} requests of device {} on one of {}: {} read, {} written",
-                    done.requests,
-                    plan.of,
-                    output::bytes(plan.blocks * 4096),
-                    output::bytes(done.read),
-                    output::bytes(done.written)
+fn made(o: &Outcome) -> String {
+    match &o.done {
+        Done::Blocks(OnDevice { done, plan, cleared, .. }) => {
+            let mut text = format!(
+                "{} requests of device {} on one of {}: {} read, {} written",
+                done.requests,
+                plan.of,
+                output::bytes(plan.blocks * 4096),
+                output::bytes(done.read),
+                output::bytes(done.written)
+            );
+            if done.queue > 1 {
+                text += &format!(", at most {} of {} in flight", done.most_at_once, done.queue);
+            }
+            if done.of_others > 0 {
+                text += &format!("; {} of other devices skipped", done.of_others);
+            }
+            if done.left_out > 0 {
+                text += &format!("; {} of other kinds skipped", done.left_out);
+            }
+            cleared.iter().for_each(|what| text += &format!("; {what}"));
+            text + &failed(done.failed, done.first_failure.as_deref())
+        }
+        Done::Calls(done) => {
+            let mut text = if done.compared { compared(&done.calls) } else { calls_text(&done.calls) };
+            text += &format!("\n{}", state(done));
+            let all = done.counts.total();
+            text += &format!("; {} blocks written, {} flushes", all.blocks_written, all.flushes);
+            if done.deltas > 0 {
+                text += &format!(", {} pages became deltas", done.deltas);
+            }
+            if done.cleaned.sections > 0 {
+                text += &format!(
+                    "; {} sections cleaned, {} of them in the foreground, {} blocks moved",
+                    done.cleaned.sections, done.cleaned.waited_for, done.cleaned.moved
                 );
-                if done.queue > 1 {
-                    text += &format!(", at most {} of {} in flight", done.most_at_once, done.queue);
-                }
-                if done.of_others > 0 {
-                    text += &format!("; {} of other devices skipped", done.of_others);
-                }
-                if done.left_out > 0 {
-                    text += &format!("; {} of other kinds skipped", done.left_out);
-                }
-                cleared.iter().for_each(|what| text += &format!("; {what}"));
-                text + &failed(done.failed, done.first_failure.as_deref())
             }
-            Done::Calls(done) => {
-                let mut text = if done.compared { compared(&done.calls) } else { calls_text(&done.calls) };
-                text += &format!("\n{}", self.state(done));
-                let all = done.counts.total();
-                text += &format!("; {} blocks written, {} flushes", all.blocks_written, all.flushes);
-                if done.deltas > 0 {
-                    text += &format!(", {} pages became deltas", done.deltas);
-                }
-                if done.cleaned.sections > 0 {
-                    text += &format!(
-                        "; {} sections cleaned, {} of them in the foreground, {} blocks moved",
-                        done.cleaned.sections, done.cleaned.waited_for, done.cleaned.moved
-                    );
-                }
-                text + "\n" + &contents(done)
-            }
+            text + "\n" + &contents(done)
         }
     }
+}
 
-    /// The state of the volume before the calls.
-    fn state(&self, done: &OnVolumeDone) -> String {
-        let OnVolumeDone { device_bytes, began, .. } = done;
-        let free = match (began.free_segments, began.free_pieces) {
-            (Some(segments), _) => format!(" with {segments} segments free"),
-            (None, pieces) => format!(", its free space in {} fragments,", pieces.unwrap_or_default()),
-        };
-        let mut text = format!(
-            "volume of {}, {:.0} % full{free} when the calls began",
-            output::bytes(*device_bytes),
-            100.0 * began.full,
-        );
-        if began.needs > 0 {
-            text += &format!(", which need {} more", output::bytes(began.needs));
-        }
-        if began.waits_for_age {
-            text += "; mounted for less than seven days, so cost-benefit is used in place of ATGC";
-        }
-        text
+/// The state of the volume before the calls.
+fn state(done: &OnVolumeDone) -> String {
+    let OnVolumeDone { device_bytes, began, .. } = done;
+    let free = match (began.free_segments, began.free_pieces) {
+        (Some(segments), _) => format!(" with {segments} segments free"),
+        (None, pieces) => format!(", its free space in {} fragments,", pieces.unwrap_or_default()),
+    };
+    let mut text = format!(
+        "volume of {}, {:.0} % full{free} when the calls began",
+        output::bytes(*device_bytes),
+        100.0 * began.full,
+    );
+    if began.needs > 0 {
+        text += &format!(", which need {} more", output::bytes(began.needs));
     }
-
-    /// Nanoseconds between the first and the last recorded request or call.
-    pub(super) fn recorded(&self) -> u64 {
-        match &self.done {
-            Done::Blocks { done, .. } => done.span_ns,
-            Done::Calls(done) => done.calls.span_ns,
-        }
+    if began.waits_for_age {
+        text += "; mounted for less than seven days, so cost-benefit is used in place of ATGC";
     }
+    text
 }
 
 fn failed(n: u64, first: Option<&str>) -> String {
@@ -196,25 +198,17 @@ fn latencies(list: &[Latency]) -> String {
     table.text()
 }
 
-/// The runs with other numbers.
-pub struct Sensitivity<'a> {
-    /// The varied numbers.
-    pub tried: &'a [Tried],
-    /// Total energy of each run.
-    pub totals: &'a [Energy],
-}
-
 /// Prints one run, or several side by side. `wrong` is why the results are invalid; JSON includes it.
 pub fn all(
     outcomes: &[Outcome],
-    sensitivity: Option<&Sensitivity<'_>>,
+    sensitivity: Option<&Sensitivity>,
     most: usize,
     (as_json, wrong): (bool, Option<&str>),
 ) {
     if !as_json {
         output::lines(&match outcomes {
             [one] => {
-                let moved = sensitivity.map(|s| format!("\n\n{}", assumed::table(s.tried, s.totals, one.total())));
+                let moved = sensitivity.map(|s| format!("\n\n{}", assumed::table(s, one.total())));
                 whole(one, most) + &moved.unwrap_or_default()
             }
             several => side_by_side(several),
@@ -222,11 +216,11 @@ pub fn all(
         return;
     }
     let mut value = match outcomes {
-        [one] => one.json(most),
-        several => json!({ "variants": several.iter().map(|o| o.json(most)).collect::<Value>() }),
+        [one] => json(one, most),
+        several => json!({ "variants": several.iter().map(|o| json(o, most)).collect::<Value>() }),
     };
     if let Some(s) = sensitivity {
-        value["sensitivity"] = assumed::json(s.tried, s.totals);
+        value["sensitivity"] = assumed::json(s);
     }
     if let Some(wrong) = wrong {
         value["error"] = json!(wrong);
@@ -235,7 +229,7 @@ pub fn all(
 }
 
 fn whole(o: &Outcome, most: usize) -> String {
-    let spent = o.spent(most);
+    let spent = spent(o, most);
     let amplification = match (o.amplification_above(), o.amplification_inside()) {
         (None, None) => String::new(),
         (above, inside) => {
@@ -252,7 +246,7 @@ fn whole(o: &Outcome, most: usize) -> String {
         spent.ledger.total(),
         joules::time(spent.took),
         joules::time(o.recorded()),
-        o.text(),
+        text(o),
         latencies(o.latencies()),
         spent.tables()
     )
@@ -269,11 +263,11 @@ fn control(all: &[Outcome]) -> String {
 fn side_by_side(all: &[Outcome]) -> String {
     // All tables have the same layout.
     let width = all.iter().map(|o| o.name.width()).max().unwrap_or(0).max(8);
-    let mut out = format!("{}, {}", all[0].text().lines().next().unwrap_or_default(), joules::time(all[0].recorded()));
+    let mut out = format!("{}, {}", text(&all[0]).lines().next().unwrap_or_default(), joules::time(all[0].recorded()));
     if let Done::Calls(done) = &all[0].done {
-        out += &format!("\n{}\n{}", all[0].state(done), contents(done));
+        out += &format!("\n{}\n{}", state(done), contents(done));
     }
-    all[0].said.iter().for_each(|said| out += &format!("\n{said}"));
+    all[0].notes.iter().for_each(|said| out += &format!("\n{said}"));
     let joules = Component::ALL.iter().map(|c| c.text()).chain(["all"]).map(|head| table::number(head).least(11));
     let counts = ["blocks", "flushes", "deltas", "WA of fs", "of device", "cleaned", "moved", "segs held"];
     let counts = counts.map(|head| table::number(head).least(9));
@@ -286,7 +280,7 @@ fn side_by_side(all: &[Outcome]) -> String {
         let joules = Component::ALL.into_iter().map(|c| o.run.ledger.component(c)).chain([total]);
         let factor = |x: Option<f64>| x.map_or("-".into(), |x| format!("{x:.3}"));
         let [blocks, flushes, deltas, cleaned, moved, held] = match &o.done {
-            Done::Blocks { .. } => ["-"; 6].map(str::to_owned),
+            Done::Blocks(_) => ["-"; 6].map(str::to_owned),
             Done::Calls(done) => {
                 let all = done.counts.total();
                 let Cleaned { sections, moved, .. } = done.cleaned;
@@ -302,7 +296,7 @@ fn side_by_side(all: &[Outcome]) -> String {
     }
     out += &format!("\n\n{}", runs.text());
     out += &control(all);
-    out += &policies::untold(all);
+    policies::notes(all).iter().for_each(|note| out += &format!("\n\n{note}"));
     let mut kinds: Vec<&'static str> = all.iter().flat_map(|o| o.latencies().iter().map(|l| l.op)).collect();
     kinds.sort_unstable();
     kinds.dedup();
@@ -320,7 +314,7 @@ fn side_by_side(all: &[Outcome]) -> String {
     }
     out += &format!("\n\n{}", latencies.text());
     // The causes of all runs; known causes keep the volume's order.
-    let spent: Vec<Spent> = all.iter().map(|o| o.spent(0)).collect();
+    let spent: Vec<Spent> = all.iter().map(|o| spent(o, 0)).collect();
     let mut causes: Vec<&str> = Vec::new();
     for s in &spent {
         for line in &s.causes {
@@ -346,20 +340,15 @@ fn side_by_side(all: &[Outcome]) -> String {
     out + &format!("\n\n{}", by_cause.text())
 }
 
-/// Prints the results of a replay in a directory.
-pub fn of_directory(
-    dir: &Path,
-    done: &calls::Replayed,
-    took: u64,
-    (words, timing): (&[String], &Timing),
-    damage: Option<&TraceError>,
-    (as_json, wrong): (bool, Option<&str>),
-) {
+/// Prints the result of a replay in a directory.
+pub fn of_directory(dir: &Path, result: &InDirectory, as_json: bool) {
+    let InDirectory { done, took, notes, timing, damage, wrong } = result;
     if as_json {
-        let mut value = json!({ "replay": done, "took_ns": took, "damage": damage.map(ToString::to_string) });
+        let damage = damage.as_ref().map(ToString::to_string);
+        let mut value = json!({ "replay": done, "took_ns": took, "damage": damage });
         value["replay"]["of"] = json!("calls");
-        value["replay"]["timing"] = session::json(timing);
-        value["replay"]["said"] = json!(words);
+        value["replay"]["timing"] = json!(timing);
+        value["replay"]["said"] = json!(notes);
         value["directory"] = json!(dir.display().to_string());
         if let Some(wrong) = wrong {
             value["error"] = json!(wrong);
@@ -370,9 +359,9 @@ pub fn of_directory(
     output::lines(&format!(
         "{}: {} (recorded in {})\n{}\n\n{}",
         output::plain(&dir.display().to_string()),
-        joules::time(took),
+        joules::time(*took),
         joules::time(done.span_ns),
-        words.iter().fold(calls_text(done), |text, said| text + "\n" + &output::plain(said)),
+        notes.iter().fold(calls_text(done), |text, note| text + "\n" + &output::plain(note)),
         latencies(&done.latencies)
     ));
 }

@@ -7,14 +7,11 @@ use std::io;
 use std::path::Path;
 
 use device::energy::{Component, Energy};
-use trace::Kind;
+use sim::replay::{Known, Outcome, Point};
 use trace::replay::blocks::Latency;
 
-use super::Args;
-use super::outcome::Outcome;
-use super::points::{Known, Point};
-use crate::Failure;
 use crate::rows::{self, Amount};
+use crate::{Failure, output};
 
 /// The version of the schema.
 const SCHEMA: (&str, &str) = ("joulefs.replay", "1");
@@ -40,7 +37,7 @@ impl rows::Run for Run<'_> {
         let (mut last, mut owner_name) = (None, String::new());
         for ((owner, number), energies) in sums {
             if last.replace(owner) != Some(owner) {
-                owner_name = self.outcome.owner(owner);
+                owner_name = output::plain(&self.outcome.owner(owner));
             }
             let cause = words(number);
             for (component, energy) in Component::ALL.into_iter().zip(energies).filter(|(_, e)| *e != Energy::ZERO) {
@@ -60,10 +57,10 @@ impl rows::Run for Run<'_> {
 }
 
 /// Writes the files into a directory, creating it if needed.
-pub fn write(args: &Args, kind: Kind, points: &[Point], outcomes: &[Outcome], dir: &Path) -> Result<(), Failure> {
+pub fn write(recording: &Path, points: &[Point], outcomes: &[Outcome], dir: &Path) -> Result<(), Failure> {
     let all = points.iter().zip(outcomes);
     let all: Vec<Run<'_>> =
         all.filter_map(|(point, outcome)| Some(Run { point, known: point.known.as_ref()?, outcome })).collect();
-    let cells = all.iter().map(|run| runs::cells(args, kind, run)).collect::<Result<Vec<_>, _>>()?;
+    let cells = all.iter().map(|run| runs::cells(recording, run)).collect::<Result<Vec<_>, _>>()?;
     rows::write(dir, SCHEMA, &all, &cells)
 }

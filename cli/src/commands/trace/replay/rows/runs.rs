@@ -1,19 +1,19 @@
 //! A run in one row: its identity, its inputs, its cost, its events.
 
+use std::path::Path;
+
 use device::energy::Component;
 use serde_json::{Value, json};
+use sim::replay::{Done, OnDevice};
 use sim::traces;
-use trace::Kind;
 
 use super::Run;
-use crate::commands::trace::replay::Args;
-use crate::commands::trace::replay::outcome::Done;
 use crate::rows::cells::Cells;
 use crate::rows::word;
 use crate::{Failure, output, program};
 
 /// The row.
-pub fn cells(args: &Args, kind: Kind, run: &Run<'_>) -> Result<Cells, Failure> {
+pub fn cells(recording: &Path, run: &Run<'_>) -> Result<Cells, Failure> {
     let Run { point, known, outcome } = run;
     let mut row = Cells::new();
     let mut put = |name: &str, value: Value| row.push((name.to_owned(), value));
@@ -23,9 +23,9 @@ pub fn cells(args: &Args, kind: Kind, run: &Run<'_>) -> Result<Cells, Failure> {
     put("control", json!(known.control));
     put("version", json!(env!("CARGO_PKG_VERSION")));
     put("build", json!(program::build()));
-    put("recording", json!(args.file.display().to_string()));
+    put("recording", json!(recording.display().to_string()));
     put("recording_digest", json!(known.recording));
-    put("kind", json!(if kind == Kind::Blocks { "blocks" } else { "calls" }));
+    put("kind", json!(if matches!(outcome.done, Done::Blocks(_)) { "blocks" } else { "calls" }));
     put("owners", json!(outcome.owners()));
     for (name, value) in &known.parameters {
         put(name, value.clone());
@@ -35,10 +35,7 @@ pub fn cells(args: &Args, kind: Kind, run: &Run<'_>) -> Result<Cells, Failure> {
     for component in Component::ALL {
         put(&format!("{}_pj", word(component)), json!(ledger.component(component).0));
     }
-    let device_bytes = match &outcome.done {
-        Done::Blocks { plan, .. } => plan.blocks * 4096,
-        Done::Calls(done) => done.device_bytes,
-    };
+    let device_bytes = outcome.device_bytes();
     // Its energy in the same time if idle.
     let idle = traces::idle(&outcome.profile, device_bytes / 4096, took).map_err(|e| e.to_string())?;
     put("idle_pj", json!(idle.0));
@@ -46,7 +43,7 @@ pub fn cells(args: &Args, kind: Kind, run: &Run<'_>) -> Result<Cells, Failure> {
     put("recorded_ns", json!(outcome.recorded()));
     put("device_bytes", json!(device_bytes));
     match &outcome.done {
-        Done::Blocks { done, plan, .. } => {
+        Done::Blocks(OnDevice { done, plan, .. }) => {
             put("recorded_device", json!(plan.of.to_string()));
             put("requests", json!(done.requests));
             put("read_bytes", json!(done.read));
@@ -84,7 +81,7 @@ pub fn cells(args: &Args, kind: Kind, run: &Run<'_>) -> Result<Cells, Failure> {
     for (name, count) in &outcome.run.counters {
         put(&format!("model_{name}"), json!(count));
     }
-    put("said", json!((!outcome.said.is_empty()).then(|| outcome.said.join("\n"))));
+    put("said", json!((!outcome.notes.is_empty()).then(|| outcome.notes.join("\n"))));
     put("damage", json!(outcome.damage().map(|e| output::plain(&e.to_string()))));
     Ok(row)
 }

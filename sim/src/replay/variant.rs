@@ -5,16 +5,15 @@ use std::num::NonZeroUsize;
 
 use device::energy::Nanos;
 use device::energy::profile::Profile;
-use volume::{Kind, MountOptions, OptionError};
+use volume::{Kind, MountOptions};
 
+use super::error::Error;
 use super::given::Given;
-use crate::Failure;
-use crate::commands::mount::options::{meant_by, meant_by_name};
 
 /// Names and values of the comparison, in the order given.
 pub type Picks = Vec<(String, String)>;
 
-/// One run.
+/// One run's configuration.
 #[derive(Clone)]
 pub struct Variant {
     /// Its distinguishing name; empty for a single run.
@@ -28,7 +27,7 @@ pub struct Variant {
     /// The name of the profile as given.
     pub chosen: String,
     /// Assumed numbers.
-    pub given: Given,
+    pub(super) given: Given,
     /// The file system of its volume.
     pub fs: Kind,
     /// Mount options of its volume.
@@ -57,14 +56,13 @@ pub struct Variant {
 
 impl Variant {
     /// Sets a mount option; errors name `typed`.
-    pub fn set(&mut self, option: &str, typed: &str) -> Result<(), Failure> {
+    pub(super) fn set(&mut self, option: &str, typed: &str) -> Result<(), Error> {
         let (name, value) = option.split_once('=').map_or((option, None), |(n, v)| (n, Some(v)));
-        self.mount.set(name, value).map_err(|e| match e {
-            OptionError::Unknown(_) => {
-                let tip = meant_by_name(name);
-                Failure::usage(format!("{typed}: no option {name:?}{tip}; see joulefs trace replay --help"))
-            }
-            OptionError::Value(why) => Failure::usage(format!("{typed}: {why}{}", meant_by(name, value))),
+        self.mount.set(name, value).map_err(|source| Error::MountOption {
+            given: typed.to_owned(),
+            name: name.to_owned(),
+            value: value.map(str::to_owned),
+            source,
         })?;
         self.options.insert(name.to_owned(), value.unwrap_or_default().to_owned());
         Ok(())

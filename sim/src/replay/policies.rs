@@ -1,32 +1,33 @@
 //! What does a comparison of cleaning policies not show, and why?
 
 use device::energy::Energy;
-use sim::NOBODY;
 use vfs::Cleaned;
 
 use super::outcome::{Done, Outcome};
+use crate::NOBODY;
 
-/// Notes below the table; empty if there are none.
-pub fn untold(all: &[Outcome]) -> String {
-    let mut out = String::new();
+/// Notes about a comparison, in the order of its runs.
+pub fn notes(all: &[Outcome]) -> Vec<String> {
+    let mut out = Vec::new();
     let calls = |o: &Outcome| match &o.done {
         Done::Calls(done) => Some((done.cleaned.sections, done.began.waits_for_age)),
-        Done::Blocks { .. } => None,
+        Done::Blocks(_) => None,
     };
     let young: Vec<&str> =
         all.iter().filter(|o| matches!(calls(o), Some((1.., true)))).map(|o| o.name.as_str()).collect();
     if !young.is_empty() {
-        out += &format!(
-            "\n\n{}: cost-benefit was used in place of ATGC, which, as in the kernel, starts only after the volume was \
+        out.push(format!(
+            "{}: cost-benefit was used in place of ATGC, which, as in the kernel, starts only after the volume was \
              mounted for seven days (--age phone-year)",
             young.join(", ")
-        );
+        ));
     }
     // The control comes first if runs differ in cleaning policy.
     let of_cleaning = all.first().is_some_and(|o| o.name.split(' ').next() == Some(NOBODY));
     if of_cleaning && all.iter().all(|o| matches!(calls(o), Some((0, _)))) {
-        out += "\n\nno section was cleaned, so this does not compare policies: try a fuller volume (--age, --fill), \
+        let advice = "no section was cleaned, so this does not compare policies: try a fuller volume (--age, --fill), \
             cleaning that does not wait for idle time (--hurry), or more calls (--repeat)";
+        out.push(advice.to_owned());
     }
     let rows: Vec<Row<'_>> = all
         .iter()
@@ -38,10 +39,10 @@ pub fn untold(all: &[Outcome]) -> String {
         })
         .collect();
     for same in alike(&rows) {
-        out += &format!(
-            "\n\n{} gave identical results, to the picojoule",
+        out.push(format!(
+            "{} gave identical results, to the picojoule",
             [&same[..same.len() - 1].join(", "), same[same.len() - 1]].join(" and ")
-        );
+        ));
     }
     out
 }

@@ -5,14 +5,14 @@
 use std::collections::BTreeMap;
 
 use device::energy::profile::Profile;
-use sim::NOBODY;
 use volume::{Kind, MountOptions};
 
-use super::Args;
 use super::compared::{Compared, percent, recipe};
+use super::error::Error;
 use super::given::Given;
+use super::settings::Settings;
 use super::variant::{Picks, Variant};
-use crate::Failure;
+use crate::NOBODY;
 
 /// Maximum number of combinations.
 const COMBINATIONS: usize = 16_384;
@@ -20,23 +20,27 @@ const COMBINATIONS: usize = 16_384;
 /// All of them, in the order given. If they differ in cleaning policy, the controls, which have no background cleaning,
 /// come first: one for each combination of the other compared values. `there` is the file system of the image, if there
 /// is one.
-pub fn all(args: &Args, there: Option<Kind>) -> Result<Vec<Variant>, Failure> {
-    let compared: Vec<Compared<'_>> = args.compare.iter().map(|c| Compared::parse(c)).collect::<Result<_, _>>()?;
+pub fn all(settings: &Settings, there: Option<Kind>) -> Result<Vec<Variant>, Error> {
+    let compared: Vec<Compared<'_>> = settings.compare.iter().map(|c| Compared::parse(c)).collect::<Result<_, _>>()?;
     for (n, one) in compared.iter().enumerate() {
         let Compared { name, given, .. } = one;
-        if compared[..n].iter().any(|c| c.name == *name) || one.is_given_besides(args) {
-            return Err(Failure::Usage(format!("{given}: {name} is given twice; give each value once, here")));
+        if compared[..n].iter().any(|c| c.name == *name) || one.is_given_besides(settings) {
+            return Err(Error::Setting(format!("{given}: {name} is given twice; give each value once, here")));
         }
-        if args.image.is_some() && ["size", "age", "seed"].contains(name) {
-            return Err(Failure::Usage(format!("{given}: --image is an existing volume; leave out {name} or --image")));
+        if settings.image.is_some() && ["size", "age", "seed"].contains(name) {
+            return Err(Error::Setting(format!("{given}: --image is an existing volume; leave out {name} or --image")));
         }
     }
-    let plain = plain(args, &compared, there)?;
+    if settings.image.is_some() && (settings.size.is_some() || settings.age.is_some() || settings.seed.is_some()) {
+        let why = "--image is an existing volume; leave out --size, --age and --seed, or --image";
+        return Err(Error::Setting(why.into()));
+    }
+    let plain = plain(settings, &compared, there)?;
     let of_cleaning = compared.iter().find(|c| c.of_cleaning());
     if let Some(Compared { given, .. }) = of_cleaning
         && (!plain.mount.f2fs.gc.on || compared.iter().any(|c| c.name == "background_gc"))
     {
-        return Err(Failure::Usage(format!(
+        return Err(Error::Setting(format!(
             "{given}: the control {NOBODY} is background_gc=off already; leave out background_gc"
         )));
     }
@@ -55,10 +59,10 @@ pub fn all(args: &Args, there: Option<Kind>) -> Result<Vec<Variant>, Failure> {
     for Variant { fs, mount, .. } in all.iter().rev() {
         if let Some(there) = there.filter(|there| there != fs) {
             let why = format!("--compare fs: the image is a {there} volume; leave out fs or --image");
-            return Err(Failure::Usage(why));
+            return Err(Error::Setting(why));
         }
         if let Some(option) = mount.foreign(*fs) {
-            return Err(Failure::Usage(format!("{option}: {fs} has no such option; see joulefs trace replay --help")));
+            return Err(Error::Setting(format!("{option}: {fs} has no such option; see joulefs trace replay --help")));
         }
     }
     on_devices(&mut all)?;
@@ -67,35 +71,35 @@ pub fn all(args: &Args, there: Option<Kind>) -> Result<Vec<Variant>, Failure> {
 }
 
 /// The common configuration of all runs.
-fn plain(args: &Args, compared: &[Compared<'_>], there: Option<Kind>) -> Result<Variant, Failure> {
+fn plain(settings: &Settings, compared: &[Compared<'_>], there: Option<Kind>) -> Result<Variant, Error> {
     let named = |name: &str| name.split('=').next().unwrap_or_default().to_owned();
-    let options: Vec<&String> = args.options.iter().filter(|o| !o.is_empty()).collect();
+    let options: Vec<&String> = settings.options.iter().filter(|o| !o.is_empty()).collect();
     let asked: Vec<String> = options.iter().map(|o| named(o)).chain(compared.iter().map(|c| c.name.into())).collect();
     let of_compression = |name: &String| name.starts_with("compress_") || name.starts_with("nocompress_");
-    let given = Given::parse(&args.assume)?;
-    if let Some(name) = &args.age {
+    let given = Given::parse(&settings.assume)?;
+    if let Some(name) = &settings.age {
         recipe("--age", name)?;
     }
-    let chosen = args.profile.clone().unwrap_or_else(|| "kirin9000-ufs31".into());
+    let chosen = settings.profile().to_owned();
     let mut plain = Variant {
         name: String::new(),
         picks: Vec::new(),
         control: None,
         profile: Profile::find(&chosen)?,
         chosen,
-        fs: there.unwrap_or(args.fs.unwrap_or_default().into()),
+        fs: there.unwrap_or(settings.fs.unwrap_or_default()),
         mount: MountOptions::default(),
         options: BTreeMap::new(),
         deltas: asked.iter().any(|name| name == "delta"),
         compressed: asked.iter().any(of_compression),
         flush_every: given.flush_every,
         given,
-        size: args.size.clone(),
-        age: args.age.clone(),
-        seed: args.seed.unwrap_or(1),
-        fill: args.fill.as_ref().map(|text| percent("--fill", text)).transpose()?,
-        full: args.full,
-        queue: args.queue,
+        size: settings.size.clone(),
+        age: settings.age.clone(),
+        seed: settings.seed.unwrap_or(1),
+        fill: settings.fill.as_ref().map(|text| percent("--fill", text)).transpose()?,
+        full: settings.full,
+        queue: settings.queue,
     };
     options.iter().try_for_each(|option| plain.set(option, &format!("-o {option}")))?;
     Ok(plain)
@@ -110,18 +114,18 @@ fn nobody(fs: Kind) -> &'static str {
 }
 
 /// Every combination of values, applied to a variant.
-fn combined(plain: Variant, compared: &[&Compared<'_>]) -> Result<Vec<Variant>, Failure> {
+fn combined(plain: Variant, compared: &[&Compared<'_>]) -> Result<Vec<Variant>, Error> {
     let mut all = vec![plain];
     for one in compared {
         let runs = all.len() * one.values.len();
         if runs > COMBINATIONS {
-            return Err(Failure::Usage(format!("{}: {runs} runs; at most {COMBINATIONS} are possible", one.given)));
+            return Err(Error::Setting(format!("{}: {runs} runs; at most {COMBINATIONS} are possible", one.given)));
         }
         let mut more = Vec::with_capacity(runs);
         for before in &all {
             for value in &one.values {
                 let mut variant = before.clone();
-                one.put(&mut variant, value)?;
+                one.apply(&mut variant, value)?;
                 more.push(variant);
             }
         }
@@ -131,7 +135,7 @@ fn combined(plain: Variant, compared: &[&Compared<'_>]) -> Result<Vec<Variant>, 
 }
 
 /// Sets the profile of each variant, with its assumed numbers.
-fn on_devices(all: &mut [Variant]) -> Result<(), Failure> {
+fn on_devices(all: &mut [Variant]) -> Result<(), Error> {
     let mut known: BTreeMap<String, Profile> = BTreeMap::new();
     for variant in all {
         if !known.contains_key(&variant.chosen) {

@@ -3,7 +3,7 @@
 use device::energy::Nanos;
 use device::energy::profile::Profile;
 
-use crate::Failure;
+use super::error::Error;
 
 /// The source of a number given by the user.
 pub const GIVEN: &str = "--assume";
@@ -38,12 +38,12 @@ fn number(text: &str) -> Option<(f64, Option<String>)> {
 
 impl Given {
     /// Parses the options.
-    pub fn parse(typed: &[String]) -> Result<Self, Failure> {
+    pub fn parse(typed: &[String]) -> Result<Self, Error> {
         let mut given = Given::default();
         for text in typed {
             let option = format!("--assume {text}");
             let (name, value) = text.split_once('=').ok_or_else(|| {
-                Failure::Usage(format!("{option}: write NAME=NUMBER, e.g. device.ready=10mW or flush=5s"))
+                Error::Setting(format!("{option}: write NAME=NUMBER, e.g. device.ready=10mW or flush=5s"))
             })?;
             given.add(&option, name, value)?;
         }
@@ -51,8 +51,8 @@ impl Given {
     }
 
     /// Adds an assumed number; errors name `option`.
-    pub fn add(&mut self, option: &str, name: &str, value: &str) -> Result<(), Failure> {
-        let wrong = |why: &str| Failure::Usage(format!("{option}: {why}"));
+    pub fn add(&mut self, option: &str, name: &str, value: &str) -> Result<(), Error> {
+        let wrong = |why: &str| Error::Setting(format!("{option}: {why}"));
         let (value, unit) = number(value).ok_or_else(|| wrong("not a number with a unit, e.g. 10mW or 5s"))?;
         if name != "flush" {
             let option = option.split('=').next().unwrap_or_default().to_owned();
@@ -78,10 +78,10 @@ impl Given {
     }
 
     /// A profile with these numbers applied.
-    pub fn applied(&self, profile: Profile) -> Result<Profile, Failure> {
+    pub fn applied(&self, profile: Profile) -> Result<Profile, Error> {
         self.numbers.iter().try_fold(profile, |profile, Assumed { name, value, unit, option }| {
             let changed = profile.with(name, *value, unit.as_deref(), GIVEN);
-            changed.map_err(|e| Failure::Usage(format!("{option}: {e}")))
+            changed.map_err(|e| Error::Setting(format!("{option}: {e}")))
         })
     }
 }

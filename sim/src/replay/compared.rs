@@ -3,13 +3,14 @@
 use std::num::NonZeroUsize;
 
 use device::energy::profile::Profile;
-use sim::NOBODY;
-use sim::aging::Recipe;
 use trace::Kind;
 
-use super::Args;
+use super::error::Error;
+use super::settings::Settings;
+use super::sizes;
 use super::variant::Variant;
-use crate::{Failure, size};
+use crate::NOBODY;
+use crate::aging::Recipe;
 
 /// The value of `age` for a new volume without a recipe.
 const NEW: &str = "none";
@@ -23,10 +24,10 @@ pub struct Compared<'a> {
 }
 
 impl<'a> Compared<'a> {
-    pub fn parse(typed: &'a str) -> Result<Self, Failure> {
+    pub fn parse(typed: &'a str) -> Result<Self, Error> {
         let given = format!("--compare {typed}");
         let (name, values) =
-            typed.split_once('=').ok_or_else(|| Failure::Usage(format!("{given}: write NAME=A,B,...")))?;
+            typed.split_once('=').ok_or_else(|| Error::Setting(format!("{given}: write NAME=A,B,...")))?;
         let mut values: Vec<&str> = values.split(',').collect();
         if matches!(name, "gc" | "clean") {
             // The control comes first anyway.
@@ -56,19 +57,19 @@ impl<'a> Compared<'a> {
     }
 
     /// True if another option sets the same for every run.
-    pub fn is_given_besides(&self, args: &Args) -> bool {
+    pub fn is_given_besides(&self, settings: &Settings) -> bool {
         let named = |options: &[String]| options.iter().any(|o| o.split('=').next() == Some(self.name));
-        named(&args.options)
-            || named(&args.assume)
+        named(&settings.options)
+            || named(&settings.assume)
             || match self.name {
-                "profile" => args.profile.is_some(),
-                "fs" => args.fs.is_some(),
-                "size" => args.size.is_some(),
-                "age" => args.age.is_some(),
-                "seed" => args.seed.is_some(),
-                "fill" => args.fill.is_some(),
-                "full" => args.full,
-                "queue" => args.queue.is_some(),
+                "profile" => settings.profile.is_some(),
+                "fs" => settings.fs.is_some(),
+                "size" => settings.size.is_some(),
+                "age" => settings.age.is_some(),
+                "seed" => settings.seed.is_some(),
+                "fill" => settings.fill.is_some(),
+                "full" => settings.full,
+                "queue" => settings.queue.is_some(),
                 _ => false,
             }
     }
@@ -89,15 +90,15 @@ impl<'a> Compared<'a> {
     }
 
     /// Applies one of the values to a run.
-    pub fn put(&self, variant: &mut Variant, value: &str) -> Result<(), Failure> {
+    pub fn apply(&self, variant: &mut Variant, value: &str) -> Result<(), Error> {
         let (name, given) = (self.name, &self.given);
-        let wrong = |why: &str| Failure::Usage(format!("{given}: {value:?}: {why}"));
+        let wrong = |why: &str| Error::Setting(format!("{given}: {value:?}: {why}"));
         match name {
             "profile" => {
-                Profile::find(value).map_err(|e| Failure::from(e).named(given))?;
+                Profile::find(value).map_err(|e| Error::from(e).named(given))?;
                 value.clone_into(&mut variant.chosen);
             }
-            "fs" => variant.fs = value.parse().map_err(|why| Failure::Usage(format!("{given}: {why}")))?,
+            "fs" => variant.fs = value.parse().map_err(|why| Error::Setting(format!("{given}: {why}")))?,
             "seed" => variant.seed = value.parse().map_err(|_| wrong("not a whole number"))?,
             "age" if value == NEW => variant.age = None,
             "age" => {
@@ -105,7 +106,7 @@ impl<'a> Compared<'a> {
                 variant.age = Some(value.to_owned());
             }
             "size" => {
-                size::of(given, value)?;
+                sizes::of(given, value)?;
                 variant.size = Some(value.to_owned());
             }
             "fill" => variant.fill = Some(percent(given, value)?),
@@ -135,15 +136,15 @@ fn truth(value: &str) -> Option<bool> {
 }
 
 /// A percentage of a volume, such as 90%.
-pub fn percent(option: &str, text: &str) -> Result<f64, Failure> {
+pub fn percent(option: &str, text: &str) -> Result<f64, Error> {
     let percent = text.strip_suffix('%').unwrap_or(text).trim().parse().ok();
     match percent.filter(|p| (1.0..=99.0).contains(p)) {
         Some(p) => Ok(p / 100.0),
-        None => Err(Failure::Usage(format!("{option} {text}: give a number from 1% to 99%"))),
+        None => Err(Error::Setting(format!("{option} {text}: give a number from 1% to 99%"))),
     }
 }
 
 /// Fails if there is no such recipe.
-pub fn recipe(option: &str, name: &str) -> Result<(), Failure> {
-    Recipe::chain(name).map(drop).map_err(|e| Failure::from(e).named(option))
+pub fn recipe(option: &str, name: &str) -> Result<(), Error> {
+    Recipe::chain(name).map(drop).map_err(|e| Error::from(e).named(option))
 }

@@ -1,0 +1,54 @@
+//! Which inputs of a result are assumed, and which runs show how the result depends on them?
+//!
+//! A profile has the confidence of each number. Numbers without a source are assumed; the user may assume others
+//! ([`super::given`]). To show their effect, the replay is repeated with half and with twice each number, one at a time.
+
+use device::energy::Nanos;
+use device::energy::profile::{Confidence, Number, Profile};
+
+use super::given::GIVEN;
+use super::variant::Variant;
+
+/// The assumed numbers of a profile.
+pub fn numbers(profile: &Profile) -> Vec<Number> {
+    profile.numbers().into_iter().filter(|n| n.confidence == Confidence::Assumed).collect()
+}
+
+/// An assumed number, and the runs with half and twice its value.
+pub struct Tried {
+    /// The number.
+    pub number: Number,
+    /// Indices of the runs with half and twice the value; `None` if no such device is possible.
+    pub runs: [Option<usize>; 2],
+}
+
+/// The runs that show how assumed numbers affect a result.
+pub(super) fn runs(of: &Variant) -> (Vec<Tried>, Vec<Variant>) {
+    let mut variants = Vec::new();
+    let mut tried: Vec<Tried> = Vec::new();
+    if let Some(every) = of.flush_every {
+        let runs = [every.0 / 2, every.0.saturating_mul(2)].map(|every| {
+            variants.push(Variant { flush_every: Some(Nanos(every)), ..of.clone() });
+            Some(variants.len() - 1)
+        });
+        let (name, source) = ("flush".into(), GIVEN.into());
+        let (value, unit) = (every.0 as f64 / 1e9, "s".into());
+        tried.push(Tried { number: Number { name, value, unit, confidence: Confidence::Assumed, source }, runs });
+    }
+    tried.extend(numbers(&of.profile).into_iter().map(|number| {
+        let runs = [0.5, 2.0].map(|factor| {
+            if number.value == 0.0 {
+                return None;
+            }
+            let profile = of.profile.with(&number.name, number.value * factor, None, GIVEN).ok()?;
+            // A whole number may round to its original value.
+            let same = profile.numbers().iter().any(|n| n.name == number.name && n.value == number.value);
+            (!same).then(|| {
+                variants.push(Variant { profile, ..of.clone() });
+                variants.len() - 1
+            })
+        });
+        Tried { number, runs }
+    }));
+    (tried, variants)
+}
