@@ -101,6 +101,7 @@ fn parameters(settings: &Settings, kind: Kind, shared: &Shared, v: &Variant) -> 
         assume: _,
         age: _,
         seed: _,
+        seeds: _,
         fill: _,
         // Computed once.
         recording: _,

@@ -12,6 +12,7 @@
 //!   them.
 //! * [`blocks`], [`calls`], [`directory`]: replays of requests, of calls on a volume, of calls in a directory;
 //!   [`at_once`]: several runs.
+//! * [`judged`]: what a comparison says, and how sure it is.
 //! * [`outcome`]: results; [`policies`]: what a comparison of cleaning policies does not show; [`no_space`] and
 //!   [`failed`]: what users do about a failure.
 
@@ -25,6 +26,7 @@ mod directory;
 mod error;
 mod failed;
 mod given;
+pub mod judged;
 mod keys;
 mod no_space;
 pub mod notes;
@@ -49,12 +51,14 @@ use self::compared::Compared;
 pub use self::directory::InDirectory;
 pub use self::error::Error;
 pub use self::given::GIVEN;
+use self::judged::Judged;
 pub use self::keys::Known;
 pub use self::outcome::{Done, OnDevice, Outcome};
 pub use self::points::{Point, Which};
 pub use self::program::{Image, Job, Program, Progress, Total};
 pub use self::settings::{OverTime, Settings};
 pub use self::variant::{Picks, Variant};
+use crate::traces::Speed;
 use crate::traces::by_inode::{ByInode, How};
 
 impl Settings {
@@ -170,6 +174,17 @@ impl<'a> Replay<'a> {
             Some(empty) => Err(Error::Failed(empty)),
             None => Ok(outcomes),
         }
+    }
+
+    /// What the results say about each configuration, in the order of its first run.
+    pub fn judged(&self, points: &[Point], outcomes: &[Outcome]) -> Vec<Judged> {
+        let is_open = self.settings.speed == Speed::Virtual
+            && match self.kind {
+                Kind::Blocks => true,
+                _ if self.settings.closed_loop => false,
+                _ => self.settings.on_time || self.ours.is_some(),
+            };
+        judged::all(points, outcomes, is_open)
     }
 
     /// Makes a run again with half and with twice each assumed number.

@@ -16,6 +16,10 @@ use crate::traces::blocks::Plan;
 use crate::traces::calls::OnVolumeDone;
 use crate::traces::timeline::Timeline;
 
+/// A device that finishes later than this, and than a fiftieth of the recorded time, is overloaded: an unmount writes for
+/// less.
+const LATE: u64 = 1_000_000_000;
+
 /// What was replayed.
 pub enum Done {
     /// Requests to a block device.
@@ -114,6 +118,20 @@ impl Outcome {
     /// Why reading the recording ended early.
     pub fn damage(&self) -> Option<&TraceError> {
         self.run.damage.as_ref()
+    }
+
+    /// Nanoseconds by which the device finished after the last request or call had come, if that is much.
+    pub(super) fn late(&self) -> Option<u64> {
+        let late = self.run.took.saturating_sub(self.recorded());
+        (late > LATE.max(self.recorded() / 50)).then_some(late)
+    }
+
+    /// Pages stored as deltas.
+    pub(super) fn deltas(&self) -> u64 {
+        match &self.done {
+            Done::Blocks(_) => 0,
+            Done::Calls(done) => done.deltas,
+        }
     }
 
     /// Total energy.

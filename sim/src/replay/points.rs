@@ -20,6 +20,12 @@ pub struct Point {
 }
 
 impl Point {
+    /// The name of its configuration: without the seed; the device's if nothing else is compared.
+    pub fn name_but_seed(&self) -> String {
+        let name = self.variant.name_but_seed();
+        if name.is_empty() { self.variant.profile.name.clone() } else { name }
+    }
+
     /// Its distinguishing name; the device's for a single run.
     pub fn name(&self) -> &str {
         if self.variant.name.is_empty() { &self.variant.profile.name } else { &self.variant.name }

@@ -7,7 +7,7 @@ use super::outcome::{Done, Outcome};
 use crate::NOBODY;
 
 /// Notes about a comparison, in the order of its runs.
-pub fn notes(all: &[Outcome]) -> Vec<String> {
+pub fn notes(all: &[&Outcome]) -> Vec<String> {
     let mut out = Vec::new();
     let calls = |o: &Outcome| match &o.done {
         Done::Calls(done) => Some((done.cleaned.sections, done.began.waits_for_age)),

@@ -61,6 +61,9 @@ pub struct Settings {
     pub age: Option<String>,
     /// Seed for a new volume and its recipe; default: 1. For recordings of calls.
     pub seed: Option<u64>,
+    /// Number of seeds with which each run of a comparison is repeated; default: 5 where something is random (`age`,
+    /// `fill`), otherwise 1. For recordings of calls.
+    pub seeds: Option<NonZeroU32>,
     /// The share of the volume to fill before the calls, such as 90%. For recordings of calls.
     pub fill: Option<String>,
     /// Recordings to replay first, without counting them.
@@ -114,6 +117,7 @@ impl Settings {
             ("--image", self.image.is_some()),
             ("--age", self.age.is_some()),
             ("--seed", self.seed.is_some()),
+            ("--seeds", self.seeds.is_some()),
             ("--page-cache", self.page_cache.is_some()),
             ("--fill", self.fill.is_some()),
             ("--repeat", self.repeat.is_some()),

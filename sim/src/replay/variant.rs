@@ -44,6 +44,8 @@ pub struct Variant {
     pub size: Option<String>,
     /// The recipe that ages a new volume.
     pub age: Option<String>,
+    /// It repeats an earlier run with another seed, for the comparison's interval.
+    pub repeats: bool,
     /// The seed of a new volume and its recipe.
     pub seed: u64,
     /// The share of the volume in use before the calls.
@@ -55,6 +57,29 @@ pub struct Variant {
 }
 
 impl Variant {
+    /// True if its state before the calls is drawn at random.
+    pub fn is_random(&self) -> bool {
+        self.age.is_some() || self.fill.is_some()
+    }
+
+    /// Its name without the seed.
+    pub fn name_but_seed(&self) -> String {
+        let words: Vec<&str> = self.name.split(' ').filter(|word| !word.starts_with("seed=")).collect();
+        words.join(" ")
+    }
+
+    /// True if `other` has the same configuration, apart from the seed.
+    pub(super) fn differs_in_seed(&self, other: &Variant) -> bool {
+        self.name_but_seed() == other.name_but_seed()
+    }
+
+    /// The same run with another seed.
+    pub(super) fn with_seed(&self, seed: u64) -> Variant {
+        let name = format!("{} seed={seed}", self.name).trim_start().to_owned();
+        let picks = self.picks.iter().cloned().chain([("seed".to_owned(), seed.to_string())]).collect();
+        Variant { name, picks, seed, repeats: true, ..self.clone() }
+    }
+
     /// Sets a mount option; errors name `typed`.
     pub(super) fn set(&mut self, option: &str, typed: &str) -> Result<(), Error> {
         let (name, value) = option.split_once('=').map_or((option, None), |(n, v)| (n, Some(v)));

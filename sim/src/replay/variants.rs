@@ -3,6 +3,7 @@
 //! Left out: the effect of a value of `--compare` ([`super::compared`]), and the selection of runs ([`super::points`]).
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 use device::energy::profile::Profile;
 use volume::{Kind, MountOptions};
@@ -16,6 +17,9 @@ use crate::NOBODY;
 
 /// Maximum number of combinations.
 const COMBINATIONS: usize = 16_384;
+
+/// Seeds of a comparison whose volumes are drawn at random.
+const SEEDS: NonZeroU32 = NonZeroU32::new(5).unwrap();
 
 /// All of them, in the order given. If they differ in cleaning policy, the controls, which have no background cleaning,
 /// come first: one for each combination of the other compared values. `there` is the file system of the image, if there
@@ -67,7 +71,45 @@ pub fn all(settings: &Settings, there: Option<Kind>) -> Result<Vec<Variant>, Err
     }
     on_devices(&mut all)?;
     find_controls(&mut all, controls);
-    Ok(all)
+    let seeds = seeds(settings, &compared, &all)?;
+    if all.len() * seeds.get() as usize > COMBINATIONS {
+        let runs = all.len() * seeds.get() as usize;
+        return Err(Error::Setting(format!("--seeds {seeds}: {runs} runs; at most {COMBINATIONS} are possible")));
+    }
+    Ok(repeated(all, seeds))
+}
+
+/// Number of seeds of each run.
+fn seeds(settings: &Settings, compared: &[Compared<'_>], all: &[Variant]) -> Result<NonZeroU32, Error> {
+    let Some(seeds) = settings.seeds else {
+        let is_judged = !compared.is_empty() && compared.iter().all(|c| c.name != "seed");
+        let is_random = settings.image.is_none() && all.iter().any(Variant::is_random);
+        return Ok(if is_judged && is_random { SEEDS } else { NonZeroU32::MIN });
+    };
+    let refused = match () {
+        () if compared.is_empty() => "this repeats the runs of a comparison; give --compare, or --compare seed=1,2,...",
+        () if compared.iter().any(|c| c.name == "seed") => "--compare seed lists the seeds already; leave out one",
+        () if settings.image.is_some() => {
+            "--image is an existing volume, in which nothing is random; leave out --seeds"
+        }
+        () => return Ok(seeds),
+    };
+    Err(Error::Setting(format!("--seeds {seeds}: {refused}")))
+}
+
+/// These runs, and after them the same with the following seeds. The first ones keep their names.
+fn repeated(mut all: Vec<Variant>, seeds: NonZeroU32) -> Vec<Variant> {
+    let once = all.len();
+    for more in 1..seeds.get() {
+        let like = |n: usize| {
+            let variant = &all[n];
+            let control = variant.control.map(|c| c + more as usize * once);
+            Variant { control, ..variant.with_seed(variant.seed.wrapping_add(more.into())) }
+        };
+        let repetition: Vec<Variant> = (0..once).map(like).collect();
+        all.extend(repetition);
+    }
+    all
 }
 
 /// The common configuration of all runs.
@@ -96,6 +138,7 @@ fn plain(settings: &Settings, compared: &[Compared<'_>], there: Option<Kind>) ->
         given,
         size: settings.size.clone(),
         age: settings.age.clone(),
+        repeats: false,
         seed: settings.seed.unwrap_or(1),
         fill: settings.fill.as_ref().map(|text| percent("--fill", text)).transpose()?,
         full: settings.full,

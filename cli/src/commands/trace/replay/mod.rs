@@ -5,6 +5,7 @@
 
 mod assumed;
 mod flame;
+mod judged;
 mod list;
 mod perfetto;
 mod print;
@@ -29,6 +30,7 @@ use crate::flame::{Files, FlameArgs, Graph};
 use crate::recorded::Bars;
 use crate::session::SessionArgs;
 use crate::{Failure, held, output, pieces, program, recorded, whole};
+use print::Printed;
 use requests::Table;
 
 /// Replay a recording on a simulated device and report the energy.
@@ -145,19 +147,24 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["compare", "paced", "requests", "perfetto"])]
     sensitivity: bool,
     /// Initial contents of the volume; for recordings of calls.
-    #[arg(long, conflicts_with_all = ["size", "age", "seed"])]
+    #[arg(long, conflicts_with_all = ["size", "age", "seed", "seeds"])]
     image: Option<PathBuf>,
     /// Recipe to age a new volume (`joulefs age --list`); for recordings of calls.
     #[arg(long, value_name = "RECIPE")]
     age: Option<String>,
     /// Replay the calls in this directory of the host, in real time.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["profile", "fs", "options", "compare", "size", "of",
-        "full", "queue", "requests", "perfetto", "assume", "sensitivity", "image", "age", "seed", "fill", "after", "repeat", "hurry", "page_cache", "cold",
+        "full", "queue", "requests", "perfetto", "assume", "sensitivity", "image", "age", "seed", "seeds", "fill", "after", "repeat", "hurry", "page_cache", "cold",
         "by_file", "flame", "parquet", "shard", "only", "list"])]
     into: Option<PathBuf>,
     /// Seed for a new volume and its recipe; default: 1. For recordings of calls.
     #[arg(long)]
     seed: Option<u64>,
+    /// Repeat each run of a comparison with this many seeds, beginning with --seed; default: 5 if --age or --fill is
+    /// given, because then the volume is drawn at random, otherwise 1. The comparison shows the mean difference and its
+    /// interval. For recordings of calls.
+    #[arg(long, value_name = "N")]
+    seeds: Option<NonZeroU32>,
     /// Fill the volume to this share before the calls, e.g. 90%, with files that do not change.
     #[arg(long, value_name = "PERCENT")]
     fill: Option<String>,
@@ -266,6 +273,7 @@ impl Args {
             image,
             age,
             seed,
+            seeds,
             fill,
             after,
             repeat,
@@ -294,6 +302,7 @@ impl Args {
             image,
             age,
             seed,
+            seeds,
             fill,
             after,
             repeat,
@@ -440,15 +449,18 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     }
     let sensitivity = points.first().filter(|_| args.sensitivity).map(|point| replay.sensitivity(point));
     let sensitivity = sensitivity.transpose().map_err(failure)?;
+    let judged = if points.len() > 1 { replay.judged(&points, &outcomes) } else { Vec::new() };
     if !flames.is_empty() {
-        let graphs: Vec<Graph> = outcomes.iter().map(|o| flame::graph(o, flames.depth())).collect();
+        let shown = points.iter().zip(&outcomes).filter(|(point, _)| !point.variant.repeats);
+        let graphs: Vec<Graph> = shown.map(|(_, o)| flame::graph(o, flames.depth())).collect();
         flames.write(&output::plain(&format!("joulefs trace replay {}", args.file.display())), &graphs)?;
     }
     let wrong = outcomes.iter().find_map(|outcome| outcome.too_small(&settings));
     if let (Some(dir), None) = (&args.parquet, &wrong) {
         rows::write(&args.file, &points, &outcomes, dir)?;
     }
-    print::all(&outcomes, sensitivity.as_ref(), args.by_file.unwrap_or(20), (as_json, wrong.as_deref()));
+    let printed = Printed { points: &points, outcomes: &outcomes, judged: &judged, sensitivity: sensitivity.as_ref() };
+    print::all(&printed, args.by_file.unwrap_or(20), (as_json, wrong.as_deref()));
     end(wrong, outcomes.iter().find_map(|outcome| outcome.damage()), as_json)
 }
 

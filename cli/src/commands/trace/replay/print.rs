@@ -5,14 +5,15 @@ use std::path::Path;
 use device::energy::{Component, Energy};
 use serde_json::{Map, Value, json};
 use sim::labels::Words;
-use sim::replay::{Done, InDirectory, OnDevice, Outcome, Sensitivity, policies};
+use sim::replay::judged::Judged;
+use sim::replay::{Done, InDirectory, OnDevice, Outcome, Point, Sensitivity, policies};
 use sim::traces::calls::OnVolumeDone;
 use trace::replay::blocks::Latency;
 use trace::replay::calls;
 use unicode_width::UnicodeWidthStr;
 use vfs::Cleaned;
 
-use super::assumed;
+use super::{assumed, judged};
 use crate::spent::{self, Spent};
 use crate::table::{self, Table};
 use crate::{joules, of_devices, output, recorded};
@@ -198,26 +199,39 @@ fn latencies(list: &[Latency]) -> String {
     table.text()
 }
 
+/// What is printed.
+pub struct Printed<'a> {
+    /// The runs.
+    pub points: &'a [Point],
+    /// Their results.
+    pub outcomes: &'a [Outcome],
+    /// What the comparison says; empty for one run.
+    pub judged: &'a [Judged],
+    /// The effect of assumed numbers.
+    pub sensitivity: Option<&'a Sensitivity>,
+}
+
 /// Prints one run, or several side by side. `wrong` is why the results are invalid; JSON includes it.
-pub fn all(
-    outcomes: &[Outcome],
-    sensitivity: Option<&Sensitivity>,
-    most: usize,
-    (as_json, wrong): (bool, Option<&str>),
-) {
+pub fn all(printed: &Printed<'_>, most: usize, (as_json, wrong): (bool, Option<&str>)) {
+    let Printed { points, outcomes, judged, sensitivity } = *printed;
+    let shown: Vec<&Outcome> =
+        points.iter().zip(outcomes).filter(|(point, _)| !point.variant.repeats).map(|(_, outcome)| outcome).collect();
     if !as_json {
-        output::lines(&match outcomes {
-            [one] => {
+        output::lines(&match shown[..] {
+            [one] if judged.is_empty() => {
                 let moved = sensitivity.map(|s| format!("\n\n{}", assumed::table(s, one.total())));
                 whole(one, most) + &moved.unwrap_or_default()
             }
-            several => side_by_side(several),
+            _ => side_by_side(&shown, &judged::text(judged, points)),
         });
         return;
     }
-    let mut value = match outcomes {
-        [one] => json(one, most),
-        several => json!({ "variants": several.iter().map(|o| json(o, most)).collect::<Value>() }),
+    let mut value = match shown[..] {
+        [one] if judged.is_empty() => json(one, most),
+        _ => json!({
+            "variants": shown.iter().map(|o| json(o, most)).collect::<Value>(),
+            "comparison": judged::json(judged, points, outcomes),
+        }),
     };
     if let Some(s) = sensitivity {
         value["sensitivity"] = assumed::json(s);
@@ -253,14 +267,14 @@ fn whole(o: &Outcome, most: usize) -> String {
 }
 
 /// Idle energy of each run's device in the same time: the control of a comparison of file systems.
-fn control(all: &[Outcome]) -> String {
+fn control(all: &[&Outcome]) -> String {
     let spent = |o: &Outcome| o.idle.map(|idle| format!("{idle} for {} ({})", joules::time(o.run.took), o.name));
-    let each: Vec<String> = all.iter().filter_map(spent).collect();
+    let each: Vec<String> = all.iter().copied().filter_map(spent).collect();
     if each.is_empty() { String::new() } else { format!("\n\nan idle device spends {}", each.join(", ")) }
 }
 
-/// A line for each run, then their differences by owner and cause.
-fn side_by_side(all: &[Outcome]) -> String {
+/// What the comparison says, a line for each run, then their differences by owner and cause.
+fn side_by_side(all: &[&Outcome], judged: &str) -> String {
     // All tables have the same layout.
     let width = all.iter().map(|o| o.name.width()).max().unwrap_or(0).max(8);
     let mut out = format!("{}, {}", text(&all[0]).lines().next().unwrap_or_default(), joules::time(all[0].recorded()));
@@ -271,10 +285,8 @@ fn side_by_side(all: &[Outcome]) -> String {
     let joules = Component::ALL.iter().map(|c| c.text()).chain(["all"]).map(|head| table::number(head).least(11));
     let counts = ["blocks", "flushes", "deltas", "WA of fs", "of device", "cleaned", "moved", "segs held"];
     let counts = counts.map(|head| table::number(head).least(9));
-    let to_first = [table::number("to first").least(8)];
-    let columns = [table::text("").least(width)].into_iter().chain(joules).chain(to_first).chain(counts);
+    let columns = [table::text("").least(width)].into_iter().chain(joules).chain(counts);
     let mut runs = Table::new(columns).between(1);
-    let first = all[0].run.ledger.total().joules();
     for o in all {
         let total = o.run.ledger.total();
         let joules = Component::ALL.into_iter().map(|c| o.run.ledger.component(c)).chain([total]);
@@ -289,12 +301,11 @@ fn side_by_side(all: &[Outcome]) -> String {
                 [n(all.blocks_written), n(all.flushes), n(done.deltas), n(sections), n(moved), held]
             }
         };
-        let to_first = if first > 0.0 { (total.joules() / first - 1.0) * 100.0 } else { 0.0 };
         let [above, inside] = [o.amplification_above(), o.amplification_inside()].map(factor);
-        let counts = [format!("{to_first:+.1}%"), blocks, flushes, deltas, above, inside, cleaned, moved, held];
+        let counts = [blocks, flushes, deltas, above, inside, cleaned, moved, held];
         runs.cells([o.name.clone()].into_iter().chain(joules.map(|e| e.to_string())).chain(counts));
     }
-    out += &format!("\n\n{}", runs.text());
+    out += &format!("\n\n{judged}\n\n{}", runs.text());
     out += &control(all);
     policies::notes(all).iter().for_each(|note| out += &format!("\n\n{note}"));
     let mut kinds: Vec<&'static str> = all.iter().flat_map(|o| o.latencies().iter().map(|l| l.op)).collect();

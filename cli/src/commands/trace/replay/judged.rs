@@ -1,0 +1,68 @@
+//! How is presented what a comparison says?
+
+use serde_json::{Value, json};
+use sim::replay::judged::Judged;
+use sim::replay::{Outcome, Point};
+
+use crate::output;
+use crate::table::{self, Table};
+
+fn seeds(judged: &Judged, points: &[Point]) -> Vec<u64> {
+    judged.runs.iter().map(|run| points[*run].variant.seed).collect()
+}
+
+/// The verdicts as a table, and the reasons below it.
+pub fn text(all: &[Judged], points: &[Point]) -> String {
+    let most = all.iter().map(|j| j.runs.len()).max().unwrap_or(1);
+    let mut heads = vec![table::text("compared").least(8), table::number("mean").least(11)];
+    heads.extend([table::number("difference").least(10), table::number("95 % interval").least(16), table::text("")]);
+    let mut table = Table::new(heads);
+    for judged in all {
+        let percent = |p: f64| format!("{p:+.1}%");
+        let (difference, interval) = match judged.difference {
+            None => (String::new(), String::new()),
+            Some(d) => (
+                percent(d.mean),
+                match d.interval {
+                    Some((low, high)) if low != high => format!("{} to {}", percent(low), percent(high)),
+                    Some(_) => "exact".to_owned(),
+                    None => "-".to_owned(),
+                },
+            ),
+        };
+        table.cells([judged.name.clone(), judged.mean.to_string(), difference, interval, judged.verdict.text().into()]);
+    }
+    let mut out = table.text();
+    if most > 1 {
+        let seeds = seeds(&all[0], points);
+        let list: Vec<String> = seeds.iter().map(u64::to_string).collect();
+        out += &format!(
+            "\n{most} seeds ({}); a difference is the mean over pairs of runs with equal seeds; the tables below are of \
+             the first seed",
+            list.join(", ")
+        );
+    }
+    for judged in all {
+        judged.why.iter().for_each(|why| out += &format!("\n{}: {}", judged.name, output::plain(why)));
+    }
+    out
+}
+
+/// The verdicts for machines.
+pub fn json(all: &[Judged], points: &[Point], outcomes: &[Outcome]) -> Value {
+    all.iter()
+        .map(|j| {
+            json!({
+                "name": j.name,
+                "against": j.against,
+                "seeds": seeds(j, points),
+                "total_pj": j.runs.iter().map(|run| outcomes[*run].total().0).collect::<Vec<_>>(),
+                "mean_pj": j.mean.0,
+                "difference_percent": j.difference.map(|d| d.mean),
+                "interval_percent": j.difference.and_then(|d| d.interval).map(|(low, high)| [low, high]),
+                "verdict": j.verdict.text(),
+                "why": j.why,
+            })
+        })
+        .collect()
+}

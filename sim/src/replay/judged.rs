@@ -1,0 +1,260 @@
+//! What does a comparison of runs say, and how sure is it?
+//!
+//! Each configuration is compared with its control, seed by seed: both runs of a pair begin with volumes that were aged
+//! with the same seed. The mean of the pairs' differences has a confidence interval of 95 % (Student's t over the
+//! seeds). A verdict needs an interval without 0; where nothing is random, one run is exact. Left out: whether the
+//! numbers of a profile are right ([`super::assumed`]).
+
+use device::energy::{Energy, Part};
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+use super::outcome::{Done, Outcome};
+use super::points::Point;
+use super::variant::Variant;
+
+/// What is said about a configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Others are compared with it.
+    Control,
+    /// It needs less energy than its control.
+    Better,
+    /// It needs more energy than its control.
+    Worse,
+    /// The interval of the difference includes 0.
+    NoDifference,
+    /// Its results equal the control's to the last picojoule.
+    DidNothing,
+    /// The devices' profiles do not count the same parts, and share none.
+    NotComparable,
+    /// Something is random, and there is only one seed.
+    OneSeed,
+}
+
+impl Verdict {
+    /// The verdict in words.
+    pub fn text(self) -> &'static str {
+        match self {
+            Verdict::Control => "control",
+            Verdict::Better => "better",
+            Verdict::Worse => "worse",
+            Verdict::NoDifference => "no difference seen",
+            Verdict::DidNothing => "did nothing",
+            Verdict::NotComparable => "not comparable",
+            Verdict::OneSeed => "not judged: one seed",
+        }
+    }
+}
+
+/// The difference of a configuration to its control, in percent of the control.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Difference {
+    /// Mean over the seeds.
+    pub mean: f64,
+    /// Limits of the confidence interval of 95 %; equal to the mean where nothing is random, none for one seed.
+    pub interval: Option<(f64, f64)>,
+}
+
+/// A configuration, compared with its control.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Judged {
+    /// Its name, without the seed.
+    pub name: String,
+    /// Indices of its runs, by seed.
+    pub runs: Vec<usize>,
+    /// The name of its control; none for a control.
+    pub against: Option<String>,
+    /// Mean energy of its runs.
+    pub mean: Energy,
+    /// The difference in energy; none for a control, or if nothing can be compared.
+    pub difference: Option<Difference>,
+    /// What that means.
+    pub verdict: Verdict,
+    /// Reasons and reservations, each a sentence.
+    pub why: Vec<String>,
+}
+
+/// Compares every configuration with its control. `is_open` is true if calls or requests came at their recorded times,
+/// however late the device was.
+pub(super) fn all(points: &[Point], outcomes: &[Outcome], is_open: bool) -> Vec<Judged> {
+    // The runs of each configuration.
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for (n, point) in points.iter().enumerate() {
+        let same = |group: &&mut Vec<usize>| points[group[0]].variant.differs_in_seed(&point.variant);
+        match groups.iter_mut().find(same) {
+            Some(group) => group.push(n),
+            None => groups.push(vec![n]),
+        }
+    }
+    let has_controls = points.iter().any(|p| p.variant.control.is_some());
+    let control = |n: usize| match points[groups[n][0]].variant.control {
+        Some(number) => {
+            let run = points.iter().position(|p| p.number == number)?;
+            groups.iter().position(|group| group.contains(&run))
+        }
+        // Without controls, the first configuration is one.
+        None => (n > 0 && !has_controls).then_some(0),
+    };
+    (0..groups.len()).map(|n| one(points, outcomes, &groups[n], control(n).map(|c| &*groups[c]), is_open)).collect()
+}
+
+fn one(points: &[Point], outcomes: &[Outcome], group: &[usize], control: Option<&[usize]>, is_open: bool) -> Judged {
+    let first = &points[group[0]].variant;
+    let totals: Vec<Energy> = group.iter().map(|run| outcomes[*run].total()).collect();
+    let mut judged = Judged {
+        name: points[group[0]].name_but_seed(),
+        runs: group.to_vec(),
+        against: None,
+        mean: Energy((totals.iter().map(|e| u128::from(e.0)).sum::<u128>() / totals.len() as u128) as u64),
+        difference: None,
+        verdict: Verdict::Control,
+        why: Vec::new(),
+    };
+    if is_open && let Some(late) = group.iter().filter_map(|run| outcomes[*run].late()).max() {
+        judged.why.push(format!(
+            "the device was overloaded: it finished {:.1} s after the last request came, so latencies are mostly waiting",
+            late as f64 / 1e9
+        ));
+    }
+    let Some(control) = control else { return judged };
+    // Pairs have the same seed.
+    let seed = |run: &usize| points[*run].variant.seed;
+    let pairs: Vec<(&Outcome, &Outcome)> = group
+        .iter()
+        .filter_map(|run| {
+            let other = control.iter().find(|c| seed(c) == seed(run)).or(control.first())?;
+            Some((&outcomes[*run], &outcomes[*other]))
+        })
+        .collect();
+    judged.against = Some(points[control[0]].name_but_seed());
+    let equal = |(a, b): &(&Outcome, &Outcome)| a.run.ledger == b.run.ledger && a.run.took == b.run.took;
+    if pairs.iter().all(equal) {
+        judged.verdict = Verdict::DidNothing;
+        judged.difference = Some(Difference { mean: 0.0, interval: Some((0.0, 0.0)) });
+        judged.why.push(nothing_done(first, &pairs));
+        return judged;
+    }
+    let apart = apart(&pairs);
+    if !apart.is_empty() {
+        judged.why.push(apart_text(&apart, pairs[0]));
+    }
+    let without: Vec<Part> = apart.iter().flat_map(|(_, parts)| parts.iter().copied()).collect();
+    let sum = |o: &Outcome| (o.total() - spent(o, &without)).joules();
+    if pairs.iter().any(|(_, control)| sum(control) <= 0.0) {
+        judged.verdict = Verdict::NotComparable;
+        return judged;
+    }
+    if first.picks.iter().any(|(name, value)| name == "delta" && value != "off")
+        && pairs.iter().all(|(o, _)| o.deltas() == 0)
+    {
+        judged.why.push("no delta was made: the difference is not due to deltas".to_owned());
+    }
+    let changes: Vec<f64> = pairs.iter().map(|(o, control)| (sum(o) / sum(control) - 1.0) * 100.0).collect();
+    let difference = difference(&changes, first.is_random() || group.len() > 1);
+    judged.verdict = match difference.interval {
+        None => Verdict::OneSeed,
+        Some((low, high)) if low <= 0.0 && high >= 0.0 => Verdict::NoDifference,
+        Some((_, high)) if high < 0.0 => Verdict::Better,
+        Some(_) => Verdict::Worse,
+    };
+    judged.difference = Some(difference);
+    judged
+}
+
+/// Mean and interval of these differences.
+fn difference(changes: &[f64], is_random: bool) -> Difference {
+    let n = changes.len() as f64;
+    let mean = changes.iter().sum::<f64>() / n;
+    if !is_random {
+        return Difference { mean, interval: Some((mean, mean)) };
+    }
+    let variance = changes.iter().map(|c| (c - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    // One change has no variance, and no degree of freedom.
+    let interval = StudentsT::new(0.0, 1.0, n - 1.0).ok().map(|t| {
+        let half = t.inverse_cdf(0.975) * (variance / n).sqrt();
+        (mean - half, mean + half)
+    });
+    Difference { mean, interval }
+}
+
+/// Why a configuration has exactly its control's results.
+fn nothing_done(of: &Variant, pairs: &[(&Outcome, &Outcome)]) -> String {
+    let sections = |o: &Outcome| match &o.done {
+        Done::Calls(done) => done.cleaned.sections,
+        Done::Blocks(_) => 0,
+    };
+    let picked = |name: &str| of.picks.iter().any(|(n, _)| n == name);
+    let cleaned = pairs.iter().any(|(o, _)| sections(o) > 0);
+    let what = match () {
+        () if picked("delta") && pairs.iter().all(|(o, _)| o.deltas() == 0) => "no delta was made",
+        () if ["gc", "power", "clean"].into_iter().any(picked) && !cleaned => "no section was cleaned",
+        () => "the setting had no effect",
+    };
+    format!("{what}: the results are equal to the last picojoule")
+}
+
+/// What a profile may or may not count. The device's own work is always counted, in parts of its own.
+const BOUNDARY: [(&str, &[Part]); 4] = [
+    ("CPU", &[Part::CpuRequest, Part::CpuBytes, Part::CpuWork]),
+    ("DRAM", &[Part::Dram]),
+    ("waiting", &[Part::Idle, Part::Sleep]),
+    ("board", &[Part::Board]),
+];
+
+fn spent(o: &Outcome, parts: &[Part]) -> Energy {
+    parts.iter().map(|part| o.run.ledger.part(*part)).sum()
+}
+
+/// The parts of the energy that only one of the devices of a pair counts.
+fn apart(pairs: &[(&Outcome, &Outcome)]) -> Vec<(&'static str, &'static [Part])> {
+    let differs = |parts: &[Part]| {
+        let spends = |o: &Outcome| spent(o, parts) > Energy(0);
+        pairs.iter().any(|(a, b)| a.profile.name != b.profile.name && spends(a) != spends(b))
+    };
+    BOUNDARY.into_iter().filter(|(_, parts)| differs(parts)).collect()
+}
+
+fn apart_text(apart: &[(&str, &[Part])], (of, control): (&Outcome, &Outcome)) -> String {
+    let each = |(name, parts): &(&str, &[Part])| {
+        let [ours, theirs] = [of, control].map(|o| spent(o, parts));
+        format!("{name} ({}: {ours}, {}: {theirs})", of.profile.name, control.profile.name)
+    };
+    let all: Vec<String> = apart.iter().map(each).collect();
+    format!("left out of the difference, for only one of the profiles counts it: {}", all.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_is_students_over_the_seeds_and_exact_where_nothing_is_random() {
+        let d = difference(&[1.0, 2.0, 3.0, 4.0, 5.0], true);
+        // t(0.975, 4) = 2.776445; the standard error is sqrt(2.5 / 5).
+        let half = 2.776_445 * 0.5_f64.sqrt();
+        let (low, high) = d.interval.unwrap();
+        assert!((d.mean - 3.0).abs() < 1e-12 && (high - 3.0 - half).abs() < 1e-4 && (3.0 - low - half).abs() < 1e-4);
+        assert_eq!(difference(&[2.0], true).interval, None);
+        assert_eq!(difference(&[2.0], false).interval, Some((2.0, 2.0)));
+    }
+
+    /// Normal numbers with this mean and deviation, from sums of uniform ones.
+    fn noise(rng: &mut device::Rng, mean: f64, deviation: f64) -> f64 {
+        let sum: f64 = (0..12).map(|_| rng.below(1 << 30) as f64 / f64::from(1 << 30)).sum();
+        mean + deviation * (sum - 6.0)
+    }
+
+    #[test]
+    fn few_equal_configurations_are_told_apart_and_most_that_differ_by_five_percent_are() {
+        let mut rng = device::Rng::new(1);
+        let mut told_apart = |mean: f64| {
+            let changes: Vec<f64> = (0..5).map(|_| noise(&mut rng, mean, 2.0)).collect();
+            let (low, high) = difference(&changes, true).interval.unwrap();
+            low > 0.0 || high < 0.0
+        };
+        let wrong = (0..2000).filter(|_| told_apart(0.0)).count();
+        let found = (0..2000).filter(|_| told_apart(5.0)).count();
+        assert!((70..=130).contains(&wrong), "{wrong} of 2000");
+        assert!(found > 1800, "{found} of 2000");
+    }
+}
