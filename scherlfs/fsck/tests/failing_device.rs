@@ -235,7 +235,8 @@ fn every_request_that_fails_once_is_reported_and_loses_nothing() {
     let placed = |p| MountOptions { placement: Some(p), ..call.clone() };
     let placed = [Placement::After, Placement::InPlace, Placement::Delayed].map(placed);
     let all = [call.clone(), few].into_iter().chain(placed).enumerate();
-    let kinds: Vec<Kind> = all.flat_map(|(which, options)| (0..2).map(move |seed| (which, options.clone(), seed))).collect();
+    let kinds: Vec<Kind> =
+        all.flat_map(|(which, options)| (0..2).map(move |seed| (which, options.clone(), seed))).collect();
     let next = AtomicUsize::new(0);
     let work = || {
         let mine = || kinds.get(next.fetch_add(1, Relaxed));
