@@ -5,21 +5,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use judges::oracle::kernel::{Kernel, KernelRun};
+use judges::oracle::kernel::{Kernel, KernelRun, ZEROES};
 use judges::oracle::linux::Linux;
 use judges::oracle::tools::{Mkfs, locate};
 use serde_json::Value;
 
 /// Files that grow alternately.
 const GROW: &str = r#"
-zeroes() { dd if=/dev/zero of="$1" bs=4k count=$2 seek=$3 conv=notrunc 2>/dev/null; }
 mkdir -p data/com.example.chat
+chat="data/com.example.chat/it's a \$(name).db"
 for i in $(seq 0 39); do
-    zeroes "data/com.example.chat/it's a \$(name).db" 5 $((i * 5)); sync data/com.example.chat/*.db
-    zeroes other 3 $((i * 3)); sync other
-    zeroes small$i 2 0
-done
-for i in $(seq 0 2 39); do rm small$i; done
+    echo "5 $((i * 5)) $chat"; echo "sync - $chat"
+    echo "3 $((i * 3)) other"; echo "sync - other"
+    echo "2 0 small$i"
+done | zeroes
+rm $(seq -f small%g 0 2 39)
 sync
 sync
 "#;
@@ -59,7 +59,7 @@ const LOOK: &str = "joulefs --json inspect $PWD --whole --worst 100 --extents > 
 /// reserves blocks for growing files.
 fn looked_at(kind: &str, image: &Path) -> (Value, Value) {
     let mount = |how: &str| format!("mount -t {kind} {how} /dev/$DISK $MNT; cd $MNT\n");
-    let script = format!("{}{GROW}cd /; umount $MNT\n{}{LOOK}cd /; umount $MNT\n", mount(""), mount("-o ro"));
+    let script = format!("{ZEROES}{}{GROW}cd /; umount $MNT\n{}{LOOK}cd /; umount $MNT\n", mount(""), mount("-o ro"));
     let run = kernel().fs_type(kind).without_mount().run(image, &script).expect_ok();
     (json(&out(&run, "live")), of_image(image))
 }
@@ -106,8 +106,8 @@ fn a_mounted_ext4_tells_the_free_space_that_its_image_has() {
 /// in turns, then scattered blocks rewritten.
 const TEAR: &str = r#"
 cd data/com.example.chat
-for i in $(seq 40 79); do for f in *.db beside; do zeroes "$f" 5 $((i * 5)); sync "$f"; done; done
-for i in $(seq 0 3 390); do for f in *.db; do zeroes "$f" 1 $i; sync "$f"; done; done
+for i in $(seq 40 79); do for f in *.db beside; do echo "5 $((i * 5)) $f"; echo "sync - $f"; done; done | zeroes
+for i in $(seq 0 3 390); do for f in *.db; do echo "1 $i $f"; echo "sync - $f"; done; done | zeroes
 sync
 cd ../..
 "#;
@@ -116,7 +116,7 @@ cd ../..
 fn treated(kernel: Kernel, kind: &str, command: &str, image: &Path) {
     // MNT is the mount point in the guest; a directory's script has whole paths.
     let script = format!(
-        "{GROW}{TEAR}{LOOK}joulefs inspect $PWD --whole --worst 100 --script > $OUT/script
+        "{ZEROES}{GROW}{TEAR}{LOOK}joulefs inspect $PWD --whole --worst 100 --script > $OUT/script
         bash $OUT/script > $OUT/said 2>&1; sync
         joulefs --json inspect $PWD --whole --worst 100 > $OUT/after\n"
     );

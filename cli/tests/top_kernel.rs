@@ -80,6 +80,18 @@ fn run(kind: &str, script: &str) -> Option<KernelRun> {
     Some(kernel.run(&image, &format!("{WORDS}\n{script}")).expect_ok())
 }
 
+/// The same on several kinds at once: the guests mostly wait.
+fn run_on<'k>(kinds: &[&'k str], script: &str) -> Vec<(&'k str, Option<KernelRun>)> {
+    std::thread::scope(|scope| {
+        let begin = |kind: &&'k str| {
+            let kind = *kind;
+            (kind, scope.spawn(move || run(kind, script)))
+        };
+        let running: Vec<_> = kinds.iter().map(begin).collect();
+        running.into_iter().map(|(kind, running)| (kind, running.join().unwrap())).collect()
+    })
+}
+
 fn read(run: &KernelRun, name: &str) -> String {
     fs::read_to_string(run.out().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
@@ -158,8 +170,8 @@ fn every_request_the_disk_is_given_is_counted_once_and_costs_what_a_replay_says(
         end first
         ls $T/instances >$OUT/none-left
     "#;
-    for kind in ["ext4", "f2fs"] {
-        let Some(run) = run(kind, script) else { return };
+    for (kind, run) in run_on(&["ext4", "f2fs"], script) {
+        let Some(run) = run else { return };
         let (first, second) = (last(&run, "first"), last(&run, "second"));
         let given = number(&run, "after") - number(&run, "before");
         assert!(given > 250, "{kind}: {given}");
@@ -238,8 +250,8 @@ const WRITERS: &str = r#"
 
 #[test]
 fn pages_written_back_are_of_their_file_and_of_who_made_them_dirty() {
-    for kind in ["ext4", "f2fs", "xfs", "btrfs"] {
-        let Some(run) = run(kind, &WRITERS.replace("HOW", "pages")) else { return };
+    for (kind, run) in run_on(&["ext4", "f2fs", "xfs", "btrfs"], &WRITERS.replace("HOW", "pages")) {
+        let Some(run) = run else { return };
         let inodes = read(&run, "inodes");
         let inode = |name: &str| {
             let line = inodes.lines().find(|l| l.ends_with(&format!(" {name}"))).unwrap();
@@ -305,14 +317,18 @@ fn a_file_on_a_partition_is_found_there() {
 
 #[test]
 fn who_dirtied_what_can_be_told_by_fewer_events_or_not_at_all() {
-    let Some(files) = run("ext4", &WRITERS.replace("HOW", "files")) else { return };
+    let [files, off] = ["files", "off"].map(|how| WRITERS.replace("HOW", how));
+    let (files, off) = std::thread::scope(|scope| {
+        let off = scope.spawn(|| run("ext4", &off));
+        (run("ext4", &files), off.join().unwrap())
+    });
+    let (Some(files), Some(off)) = (files, off) else { return };
     let found = written_back(&last(&files, "top"));
     let of = |name: &str, by: &[&str]| of_file(&found, [&format!("/tmp/m/{name}"), "-"], by).0;
     // In either order.
     let all = (of("one", &["left_a"]), of("both", &["left_a", "left_b"]), of("held", &["left_c"]));
     assert_eq!(all, (2 << 20, 2 << 20, 1 << 20), "{found:#?}");
     assert!(found.keys().filter(|(file, _)| file == "/tmp/m/both").all(|(_, by)| by.len() == 1), "{found:#?}");
-    let off = run("ext4", &WRITERS.replace("HOW", "off")).unwrap();
     let found = written_back(&last(&off, "top"));
     assert_eq!(found.keys().map(|(file, _)| file.as_str()).collect::<Vec<_>>(), [""], "{found:#?}");
     assert!(found.values().sum::<u64>() >= 5 << 20);

@@ -65,8 +65,8 @@ fn play(image: &std::path::Path, seed: u64, rounds: u64, policy: Option<Policy>)
 }
 
 #[test]
-fn twenty_rounds_by_turns_on_a_volume_nine_tenths_full() {
-    let rounds = if deep() { 200 } else { 20 };
+fn rounds_by_turns_on_a_volume_nine_tenths_full() {
+    let rounds = if deep() { 200 } else { 10 };
     let work = work_dir();
     let image = work.path().join("volume.img");
     format(&image, 200 * MIB, &Options::modern());

@@ -198,7 +198,7 @@ fn report(mut failures: Vec<String>) {
 
 /// Cuts scenarios at every write; long ones at as many as time allows, evenly spread.
 fn survive(names: &[&str], tools: Tools) {
-    survive_some(names, tools, if deep() { 2000 } else { 100 }, false);
+    survive_some(names, tools, if deep() { 2000 } else { 50 }, false);
 }
 
 /// Cuts each at up to `most` writes.
@@ -289,7 +289,7 @@ fn names_in_directories_that_fold_case_are_old_or_new() {
     survive(&names.iter().map(String::as_str).collect::<Vec<_>>(), Tools::BeforeAndAfter);
 }
 
-/// Every write of these, with every loss: small changes, and what removes deltas.
+/// These with every loss, and in the long variant at every write: small changes, and what removes deltas.
 #[test]
 fn small_changes_that_were_synced_are_there_with_deltas_and_without() {
     for (name, nodes) in [("nudges+deltas", 0), ("nudges-large+deltas", 20)] {
@@ -302,10 +302,11 @@ fn small_changes_that_were_synced_are_there_with_deltas_and_without() {
             plan.did.deltas
         );
     }
-    survive_some(&["nudges"], Tools::BeforeAndAfter, 2000, true);
+    let most = if deep() { 2000 } else { 75 };
+    survive_some(&["nudges"], Tools::BeforeAndAfter, most, true);
     // Its logs reach the segments described at `cleaning_loses_nothing`.
-    survive_some(&["nudges-large"], Tools::After, 2000, true);
-    survive_some(&["nudges+deltas", "nudges-large+deltas"], Tools::Settled, 2000, true);
+    survive_some(&["nudges-large"], Tools::After, most, true);
+    survive_some(&["nudges+deltas", "nudges-large+deltas"], Tools::Settled, most, true);
 }
 
 /// Operations on files of any kind, on a volume with deltas.
@@ -313,10 +314,10 @@ fn small_changes_that_were_synced_are_there_with_deltas_and_without() {
 fn a_volume_with_deltas_keeps_every_promise_of_one_without() {
     let names: Vec<String> = SCENARIOS.iter().map(|s| format!("{}{DELTAS}", s.name)).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).filter(|n| !n.starts_with("nudges")).collect();
-    survive_some(&names, Tools::Settled, if deep() { 2000 } else { 25 }, false);
+    survive_some(&names, Tools::Settled, if deep() { 2000 } else { 12 }, false);
 }
 
-/// Every write of these, with every loss: files are defragmented by copies, and by a device that remaps flash pages,
+/// These with every loss, and in the long variant at every write: files are defragmented by copies, and by a device that remaps flash pages,
 /// while they are written, synced, truncated and cleaned.
 #[test]
 fn bringing_a_file_together_loses_nothing() {
@@ -326,8 +327,9 @@ fn bringing_a_file_together_loses_nothing() {
         println!("{name}: {} blocks brought together in {} writes", plan.did.defragmented, plan.writes);
         assert!(plan.did.defragmented > 1000, "{name} does not do what it is for");
     }
-    survive_some(&names[..2], Tools::BeforeAndAfter, 2000, true);
-    survive_some(&names[2..], Tools::Settled, 2000, true);
+    let most = if deep() { 2000 } else { 75 };
+    survive_some(&names[..2], Tools::BeforeAndAfter, most, true);
+    survive_some(&names[2..], Tools::Settled, most, true);
 }
 
 /// Every write of a few scenarios, with every loss, and a few writes of all the others; with this suffix.
@@ -419,7 +421,7 @@ fn scherlfs_keeps_every_promise_that_f2fs_keeps() {
     let general = SCENARIOS.iter().map(|s| s.name).filter(|n| !n.starts_with("cleaning-") && !n.starts_with("defrag"));
     let names: Vec<String> = general.flat_map(|n| SCHERLFS.map(|(how, ..)| format!("{n}{how}"))).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    survive_on(&scherlfs, &names, Tools::Nobody, if deep() { 2000 } else { 6 }, false);
+    survive_on(&scherlfs, &names, Tools::Nobody, if deep() { 2000 } else { 3 }, false);
 }
 
 /// An image for Linux to recover.
@@ -451,7 +453,7 @@ fn linux_recovers_the_same_from_a_cut() {
             None => Vec::new(),
         };
         let plan = ready(scenario.name);
-        let most = if deep() { 40 } else { 6 };
+        let most = if deep() { 40 } else { 3 };
         let spread = || sample(plan.writes, most).into_iter().zip(UNTORN.into_iter().cycle()).collect();
         let chosen: Vec<(u64, Loss)> = if wanted.is_empty() { spread() } else { wanted };
         for (write, loss) in chosen {

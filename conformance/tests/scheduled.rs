@@ -2,7 +2,7 @@
 //! tree as we do.
 //!
 //! The seeds are a sample of those of the crate `schedules`: each image takes Linux two seconds. Compressed files need
-//! a kernel built by `scripts/install-tools kernel`: Debian's does not support them. `JOULEFS_DEEP=1` checks fifty
+//! a kernel built by `scripts/install-tools kernel`: Debian's does not support them. `JOULEFS_DEEP=1` checks a hundred
 //! times as many; `JOULEFS_REPLAY=SEED` checks one.
 
 use std::sync::Mutex;
@@ -64,7 +64,7 @@ fn linux_finds_what_we_find_in_what_schedules_leave() {
     let work = work_dir();
     let seeds: Vec<u64> = match std::env::var("JOULEFS_REPLAY") {
         Ok(seed) => vec![seed.parse().expect("JOULEFS_REPLAY is a seed")],
-        Err(_) => (0..if deep() { 2000 } else { 40 }).map(|n| n * EACH).collect(),
+        Err(_) => (0..if deep() { 2000 } else { 20 }).map(|n| n * EACH).collect(),
     };
     let seeds = match Linux::complete() {
         Ok(_) => seeds,

@@ -86,7 +86,7 @@ const FSX: &str = "flen = 300000\n[opsize]\nmax = 20000\nmin = 1\n\
 /// these with a model without FUSE.
 #[test]
 fn fsx_finds_every_byte_where_it_was_put() {
-    fsx(OnFuse::new(128, &Options::default()), if deep() { 2000 } else { 100 });
+    fsx(OnFuse::new(128, &Options::default()), if deep() { 2000 } else { 30 });
 }
 
 #[test]

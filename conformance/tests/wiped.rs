@@ -261,14 +261,16 @@ fn every_block_may_be_wiped(volume: u64) {
 fn live(base: &Memory) -> BTreeSet<u64> {
     let sb = SuperBlock::check(&block(base, 0)).unwrap();
     let main = u64::from(sb.main.0);
-    let is_live = |at: &u64| {
-        // Live if the volume is damaged without it.
-        let image = base.fork();
-        image.write(Lba(*at), &[0; BLOCK], Tag::default()).unwrap();
-        !fsck::check(&image, &fsck::Options::default()).unwrap().is_clean()
-    };
     let nodes = Targets::of(base);
-    nodes.all().filter(|(kind, at)| *kind == "node" && *at >= main).map(|(_, at)| at).filter(is_live).collect()
+    let all = nodes.all().filter(|(kind, at)| *kind == "node" && *at >= main).map(|(_, at)| at);
+    all.filter(|at| is_live(base, *at)).collect()
+}
+
+/// Whether the volume is damaged without this block.
+fn is_live(base: &Memory, at: u64) -> bool {
+    let image = base.fork();
+    image.write(Lba(at), &[0; BLOCK], Tag::default()).unwrap();
+    !fsck::check(&image, &fsck::Options::default()).unwrap().is_clean()
 }
 
 #[test]
@@ -297,7 +299,9 @@ fn inode_at(base: &Memory, ino: u64) -> u64 {
         let f = node::footer(&block(base, *at));
         u64::from(f.ino.0) == ino && u64::from(f.nid.0) == ino
     };
-    live(base).into_iter().find(is).expect("an inode")
+    let nodes = Targets::of(base);
+    let mut all = nodes.all().filter(|(kind, _)| *kind == "node").map(|(_, at)| at).filter(is);
+    all.find(|at| is_live(base, *at)).expect("an inode")
 }
 
 #[test]

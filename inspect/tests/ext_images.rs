@@ -12,24 +12,23 @@ use device::{Access, BlockDevice, Memory, Rng, open_image};
 use inspect::ext::{self, Tree};
 use inspect::file::Extent;
 use inspect::{Options, Progress};
-use judges::oracle::kernel::Kernel;
+use judges::oracle::kernel::{Kernel, ZEROES};
 use judges::oracle::tools::locate;
 
 /// Files that grow side by side, with holes, reserved blocks, several names; some are deleted.
 const SCRIPT: &str = r#"
 mkdir -p deep/er/still media
-zeroes() { dd if=/dev/zero of=$1 bs=4k count=$2 seek=$3 conv=notrunc 2>/dev/null; }
 for i in $(seq 0 59); do
-    zeroes msg.db 20 $((i * 20)); sync msg.db
-    zeroes msg.db-wal 3 $((i * 3)); sync msg.db-wal
-    zeroes media/film$i.mp4 7 0
-done
-zeroes deep/er/still/holes 5 0; zeroes deep/er/still/holes 5 1000; zeroes deep/er/still/holes 1 5000
+    echo "20 $((i * 20)) msg.db"; echo "sync - msg.db"
+    echo "3 $((i * 3)) msg.db-wal"; echo "sync - msg.db-wal"
+    echo "7 0 media/film$i.mp4"
+done | zeroes
+for at in "5 0" "5 1000" "1 5000"; do echo "$at deep/er/still/holes"; done | zeroes
 echo small > deep/small
 ln -s ../small deep/er/link
-for i in $(seq 0 2 59); do rm media/film$i.mp4; done
+rm $(seq -f media/film%g.mp4 0 2 59)
 sync
-zeroes large 6000 0
+echo "6000 0 large" | zeroes
 fallocate -l 200k reserved 2>/dev/null || :
 ln large deep/second-name
 sync
@@ -104,7 +103,7 @@ fn extents_equal_those_that_linux_reports_for_the_mounted_volume() {
     fs::File::create(&path).unwrap().set_len(300 << 20).unwrap();
     tool("mke2fs", &["-q", "-t", "ext4", "-b", "4096", path.to_str().unwrap()]);
     let kernel = Kernel::new().fs_type("ext4").program("filefrag", locate("filefrag", "e2fsprogs"));
-    let run = kernel.run(&path, SCRIPT).expect_ok();
+    let run = kernel.run(&path, &format!("{ZEROES}{SCRIPT}")).expect_ok();
     let text = |name: &str| fs::read_to_string(run.out().join(name)).unwrap();
     let tree = image(&path);
     assert_eq!((tree.kind, &tree.damage[..]), ("ext4", &[][..]));

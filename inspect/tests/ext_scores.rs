@@ -16,28 +16,27 @@ use std::process::Command;
 use device::{Access, open_image};
 use inspect::ext::{self, Tree};
 use inspect::{File, Options, Progress};
-use judges::oracle::kernel::Kernel;
+use judges::oracle::kernel::{Kernel, ZEROES};
 use judges::oracle::tools::locate;
 
 /// Large files, and files fragmented by each other, by holes, and by overwriting reserved blocks.
 const SCRIPT: &str = r#"
 mkdir -p deep/er/with-a-name-that-takes-the-line-to-itself media
-zeroes() { dd if=/dev/zero of=$1 bs=4k count=$2 seek=$3 conv=notrunc 2>/dev/null; }
 for i in $(seq 0 59); do
-    zeroes msg.db 20 $((i * 20)); sync msg.db
-    zeroes msg.db-wal 3 $((i * 3)); sync msg.db-wal
-    zeroes media/film$i.mp4 $((i % 9 + 1)) 0
-done
-for i in $(seq 0 2 59); do rm media/film$i.mp4; done
+    echo "20 $((i * 20)) msg.db"; echo "sync - msg.db"
+    echo "3 $((i * 3)) msg.db-wal"; echo "sync - msg.db-wal"
+    echo "$((i % 9 + 1)) 0 media/film$i.mp4"
+done | zeroes
+rm $(seq -f media/film%g.mp4 0 2 59)
 sync
 d=deep/er/with-a-name-that-takes-the-line-to-itself
-zeroes $d/holes 5 0; zeroes $d/holes 5 1000; zeroes $d/holes 1 5000
-for i in $(seq 0 2 90); do zeroes $d/every-second 1 $i; sync $d/every-second; done
+for at in "5 0" "5 1000" "1 5000"; do echo "$at $d/holes"; done | zeroes
+for i in $(seq 0 2 90); do echo "1 $i $d/every-second"; echo "sync - $d/every-second"; done | zeroes
 fallocate -l 200k reserved; fallocate -l 150M reserved-too
-fallocate -l 4M used-in-part; zeroes used-in-part 10 100; zeroes used-in-part 10 700
+fallocate -l 4M used-in-part; for at in 100 700; do echo "10 $at used-in-part"; done | zeroes
 echo small > small; : > empty
 sync
-zeroes large 34000 0
+echo "34000 0 large" | zeroes
 sync
 for f in $(find . -xdev -type f); do
     echo "= $(stat -c %i $f)"; filefrag -v -b4096 $f; e4defrag -c $PWD/$f || :
@@ -117,7 +116,10 @@ fn compared(options: &[&str], blocks_in_group: u64) -> Vec<(File, Reported)> {
     make.args(["-q", "-t", "ext4", "-b", "4096"]).args(options).arg(&path);
     assert!(make.status().unwrap().success());
     let kernel = Kernel::new().fs_type("ext4").program("filefrag", locate("filefrag", "e2fsprogs"));
-    let run = kernel.program("e4defrag", locate("e4defrag", "e2fsprogs")).run(&path, SCRIPT).expect_ok();
+    let run = kernel
+        .program("e4defrag", locate("e4defrag", "e2fsprogs"))
+        .run(&path, &format!("{ZEROES}{SCRIPT}"))
+        .expect_ok();
     let text = fs::read_to_string(run.out().join("told")).unwrap();
     let (tree, mut theirs) = (image(&path), parse_report(&text));
     assert_eq!(tree.damage, [""; 0]);

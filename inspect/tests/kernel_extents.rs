@@ -8,31 +8,32 @@ use device::{Access, open_image};
 use inspect::file::Extent;
 use inspect::inode::Kind;
 use inspect::{File, Options, Progress, Volume};
-use judges::oracle::kernel::Kernel;
+use judges::oracle::kernel::{Kernel, ZEROES};
 use judges::oracle::tools::{Mkfs, assert_fsck_clean, dump, locate};
 
 /// Files that grow side by side, with holes, inline, preallocated, renamed over each other; some are deleted.
 const SCRIPT: &str = r#"
 mkdir -p data/com.example.chat/databases media deep/er/still
-zeroes() { dd if=/dev/zero of=$1 bs=4k count=$2 seek=$3 conv=notrunc 2>/dev/null; }
 chat=data/com.example.chat/databases
 for i in $(seq 0 59); do
-    zeroes $chat/msg.db 20 $((i * 20)); sync $chat/msg.db
-    zeroes $chat/msg.db-wal 3 $((i * 3)); sync $chat/msg.db-wal
-    zeroes media/film$i.mp4 7 0
-done
-zeroes deep/er/still/holes 5 0; zeroes deep/er/still/holes 5 1000; zeroes deep/er/still/holes 1 5000
-zeroes deep/er/still/far 1 3000000
+    echo "20 $((i * 20)) $chat/msg.db"; echo "sync - $chat/msg.db"
+    echo "3 $((i * 3)) $chat/msg.db-wal"; echo "sync - $chat/msg.db-wal"
+    echo "7 0 media/film$i.mp4"
+done | zeroes
+{
+    for at in "5 0" "5 1000" "1 5000"; do echo "$at deep/er/still/holes"; done
+    echo "1 3000000 deep/er/still/far"
+} | zeroes
 echo inline > deep/inline
 ln -s ../inline deep/er/link
-for i in $(seq 0 2 59); do rm media/film$i.mp4; done
+rm $(seq -f media/film%g.mp4 0 2 59)
 sync
-zeroes large 6000 0
+echo "6000 0 large" | zeroes
 echo one > renamed.tmp; mv renamed.tmp renamed; echo two > again.tmp; mv again.tmp deep/renamed
 fallocate -l 200k reserved 2>/dev/null || :
 ln large deep/second-name
 sync
-find . -xdev -type f -links 1 -o -type d | while read f; do stat -c '%i %n' "$f"; done > $OUT/names
+find . -xdev '(' -type f -links 1 -o -type d ')' -printf '%i %p\n' > $OUT/names
 for f in $(find . -xdev -type f); do echo "= $(stat -c %i $f)"; filefrag -v -b4096 $f; done > $OUT/extents
 stat -f -c '%b %f' . > $OUT/statfs
 "#;
@@ -69,7 +70,7 @@ fn ours(file: &File) -> Vec<(u64, u32, u32)> {
 fn of_linux(mkfs: &Mkfs, image: &Path) -> Volume {
     mkfs.format(image, 256 << 20).unwrap();
     let kernel = Kernel::new().program("filefrag", locate("filefrag", "e2fsprogs"));
-    let run = kernel.run(image, SCRIPT).expect_ok();
+    let run = kernel.run(image, &format!("{ZEROES}{SCRIPT}")).expect_ok();
     run.assert_no_f2fs_complaints();
     assert_fsck_clean(image);
     let text = |name: &str| std::fs::read_to_string(run.out().join(name)).unwrap();

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::mem;
+use std::sync::Arc;
 
 use vfs::{Allocate, DeviceNumber, Error, FileKind, RenameFlags, Result};
 
@@ -13,7 +14,13 @@ const BLOCK: u64 = 4096;
 pub struct Bytes {
     /// Size of the file.
     pub size: u64,
-    blocks: BTreeMap<u64, Vec<u8>>,
+    /// Shared by copies of the file: tests keep a copy of the tree for each call.
+    blocks: BTreeMap<u64, Arc<Vec<u8>>>,
+}
+
+/// The part of a range of bytes that lies in block `n`.
+fn part(n: u64, from: u64, to: u64) -> (u64, u64) {
+    (from.max(n * BLOCK), to.min((n + 1) * BLOCK))
 }
 
 impl Bytes {
@@ -29,29 +36,30 @@ impl Bytes {
         }
         let mut out = vec![0; (end - offset) as usize];
         for (n, block) in self.blocks.range(offset / BLOCK..end.div_ceil(BLOCK)) {
-            for (at, byte) in (n * BLOCK..).zip(block) {
-                if (offset..end).contains(&at) {
-                    out[(at - offset) as usize] = *byte;
-                }
-            }
+            let (from, to) = part(*n, offset, end);
+            let bytes = &block[(from - n * BLOCK) as usize..(to - n * BLOCK) as usize];
+            out[(from - offset) as usize..(to - offset) as usize].copy_from_slice(bytes);
         }
         out
     }
     /// Writes, growing the file if needed.
     pub fn write(&mut self, offset: u64, data: &[u8]) {
-        for (at, byte) in (offset..).zip(data) {
-            let block = self.blocks.entry(at / BLOCK).or_insert_with(|| vec![0; BLOCK as usize]);
-            block[(at % BLOCK) as usize] = *byte;
+        let end = offset + data.len() as u64;
+        for n in offset / BLOCK..end.div_ceil(BLOCK) {
+            let (from, to) = part(n, offset, end);
+            if from == to {
+                continue;
+            }
+            let block = self.blocks.entry(n).or_insert_with(|| Arc::new(vec![0; BLOCK as usize]));
+            let bytes = &mut Arc::make_mut(block)[(from - n * BLOCK) as usize..(to - n * BLOCK) as usize];
+            bytes.copy_from_slice(&data[(from - offset) as usize..(to - offset) as usize]);
         }
-        self.size = self.size.max(offset + data.len() as u64);
+        self.size = self.size.max(end);
     }
     fn zero(&mut self, from: u64, to: u64) {
-        for (n, block) in self.blocks.range_mut(from / BLOCK..) {
-            for (at, byte) in (n * BLOCK..).zip(block) {
-                if (from..to).contains(&at) {
-                    *byte = 0;
-                }
-            }
+        for (n, block) in self.blocks.range_mut(from / BLOCK..to.div_ceil(BLOCK)) {
+            let (from, to) = part(*n, from, to);
+            Arc::make_mut(block)[(from - n * BLOCK) as usize..(to - n * BLOCK) as usize].fill(0);
         }
         self.blocks.retain(|_, block| block.iter().any(|&b| b != 0));
     }

@@ -1,5 +1,7 @@
 //! The experiments on the cost and benefit of cleaning run in small size, repeat to the last picojoule, and have the
 //! properties that do not depend on size.
+//!
+//! One variant is repeated; `JOULEFS_DEEP=1` repeats all.
 
 use std::num::NonZeroUsize;
 
@@ -14,8 +16,10 @@ fn run(name: &str, variants: &[&str], threads: usize) -> Outcome {
 }
 
 fn repeats(name: &str, variants: &[&str]) -> Outcome {
-    let (one, other) = (run(name, variants, 2), run(name, variants, 1));
-    assert!(one == other, "{name}: a second run differs");
+    let one = run(name, variants, 2);
+    let deep = std::env::var_os("JOULEFS_DEEP").is_some_and(|v| v == "1");
+    let other = run(name, if deep { variants } else { &variants[..1] }, 1);
+    assert!(!other.variants.is_empty() && one.variants.starts_with(&other.variants), "{name}: a second run differs");
     one
 }
 

@@ -1,6 +1,6 @@
 //! Other threads make data durable between two steps of long work on a file, and then power fails. The file must have
 //! its old state, its new state, or one of the intermediate states that the file system promises. Thread orders come
-//! from a seed.
+//! from a seed. `JOULEFS_DEEP=1` tries more of them.
 
 use std::ops::Range;
 use std::process::Command;
@@ -298,7 +298,14 @@ fn recovered(image: &Memory, work: Work) -> (Held, u64, u64) {
 /// before nor after the work.
 fn between_steps(work: Work, least: u64) {
     // Checking a large volume is slow.
-    let orders = if work.reserves() { 6 } else { 32 };
+    let deep = std::env::var_os("JOULEFS_DEEP").is_some_and(|v| v == "1");
+    let orders = if work.reserves() {
+        6
+    } else if deep {
+        32
+    } else {
+        12
+    };
     let (mut amid, mut between) = (0, 0);
     for durable in [Durable::Everything, Durable::TheFile, Durable::Another] {
         for (n, left) in runs(work, durable, orders).into_iter().enumerate() {

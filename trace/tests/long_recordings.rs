@@ -10,6 +10,7 @@ use std::fmt::Write as _;
 use std::io::{self, Read};
 use std::path::Path;
 use std::process::Command;
+use std::sync::Mutex;
 
 use recordings::generated;
 use trace::requests::{Requests, Seen};
@@ -299,15 +300,26 @@ fn no_recording_is_held_however_long_it_is() {
     let all = blocks.iter().chain(&["strace", "MobiBench", "rails", "Monsoon", "hvpm"]).map(|name| ("stat", *name));
     let others = ["strace", "MobiBench", "mobile"].map(|name| ("needs", name));
     let written = ["fio", "blkparse", "parquet"].map(|what| (what, "mobile"));
-    for (what, name) in all.chain(others).chain(written).chain([("parquet", "strace")]) {
-        let program = std::env::current_exe().unwrap();
-        let args = ["--exact", "long_recordings::no_recording_is_held_however_long_it_is", "--nocapture"];
-        let out = Command::new(program).args(args).env(TASK, format!("{what} {name}")).output().unwrap();
-        let text = String::from_utf8_lossy(&out.stdout);
-        let numbers = text.lines().find_map(|line| line.strip_prefix("peak ")?.split_once(' '));
-        let Some((peak, records)) = numbers else { panic!("{what} of {name}: {out:?}") };
-        println!("{what} of {name}: {peak} MB held at most, {records} records");
-        assert!(peak.parse::<f64>().unwrap() < MOST, "{what} of {name}: {peak} MB");
-        assert!(records.parse::<u64>().unwrap() > megabytes() * 500, "{what} of {name}: {records} records");
-    }
+    let tasks = Mutex::new(all.chain(others).chain(written).chain([("parquet", "strace")]));
+    let work = || {
+        let next = || tasks.lock().unwrap().next();
+        std::iter::from_fn(next).for_each(|(what, name)| in_constant_memory(what, name));
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(work);
+        work();
+    });
+}
+
+/// Runs a task in a process of its own.
+fn in_constant_memory(what: &str, name: &str) {
+    let program = std::env::current_exe().unwrap();
+    let args = ["--exact", "long_recordings::no_recording_is_held_however_long_it_is", "--nocapture"];
+    let out = Command::new(program).args(args).env(TASK, format!("{what} {name}")).output().unwrap();
+    let text = String::from_utf8_lossy(&out.stdout);
+    let numbers = text.lines().find_map(|line| line.strip_prefix("peak ")?.split_once(' '));
+    let Some((peak, records)) = numbers else { panic!("{what} of {name}: {out:?}") };
+    println!("{what} of {name}: {peak} MB held at most, {records} records");
+    assert!(peak.parse::<f64>().unwrap() < MOST, "{what} of {name}: {peak} MB");
+    assert!(records.parse::<u64>().unwrap() > megabytes() * 500, "{what} of {name}: {records} records");
 }

@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ::fsck::Report;
 use device::{Access, BlockDevice, FileDevice, Memory, RealClock};
@@ -30,6 +31,26 @@ pub fn work_dir() -> TempDir {
     let shm = Path::new("/dev/shm");
     let roomy = rustix::fs::statvfs(shm).is_ok_and(|fs| fs.f_bavail.saturating_mul(fs.f_frsize) > 4 << 30);
     if roomy { builder.tempdir_in(shm) } else { builder.tempdir() }.expect("a temporary directory")
+}
+
+/// Calls a function with each item, two at a time; returns the results in the order of the items.
+pub fn two_at_a_time<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let worker = || {
+        let mine = || {
+            let n = next.fetch_add(1, Ordering::Relaxed);
+            items.get(n).map(|item| (n, work(item)))
+        };
+        std::iter::from_fn(mine).collect::<Vec<_>>()
+    };
+    let mut all = std::thread::scope(|scope| {
+        let other = scope.spawn(worker);
+        let mut all = worker();
+        all.extend(other.join().expect("no panic"));
+        all
+    });
+    all.sort_by_key(|(n, _)| *n);
+    all.into_iter().map(|(_, result)| result).collect()
 }
 
 /// The kernel, with the programs that list, fill and churn a tree.

@@ -54,6 +54,23 @@ pub struct Kernel {
     timeout: Duration,
 }
 
+/// A function for scripts: `zeroes` reads lines of BLOCKS, AT and FILE and writes that many blocks of zeroes at that
+/// block, one at a time; `sync - FILE` syncs a file. A guest needs 15 ms to start a program, so one program carries out
+/// all lines.
+pub const ZEROES: &str = r#"
+zeroes() { perl -we '
+    use IO::Handle;
+    while (<STDIN>) {
+        chomp;
+        my ($n, $at, $name) = split / /, $_, 3;
+        my $f;
+        open $f, "+<", $name or open $f, "+>", $name or die "$name: $!";
+        if ($n eq "sync") { $f->sync or die "$name: $!"; next }
+        sysseek $f, 4096 * $at, 0 or die "$name: $!";
+        for (1 .. $n) { 4096 == syswrite $f, "\0" x 4096 or die "$name: $!" }
+    }'; }
+"#;
+
 /// Interval at which the host checks whether the guest is done.
 const POLL: Duration = Duration::from_millis(5);
 

@@ -124,9 +124,9 @@ impl Linux {
         let mut command = match self {
             Linux::Packaged => {
                 let linux = find("linux.uml").ok_or_else(|| io::Error::other("linux.uml is missing"))?;
-                process::command(&linux, boot)
+                process::command(&linux, process::PACKAGED, boot)
             }
-            Linux::Built(file) => process::command(file, boot),
+            Linux::Built(file) => process::command(file, &[], boot),
             Linux::Emulated(package, accelerator) => emulated::command(package, *accelerator, boot),
         }?;
         command.current_dir(&boot.shared);

@@ -1,8 +1,11 @@
 //! Every read, write and flush of a run fails once: the call reports it or copes, nothing panics, the volume has no
 //! findings afterwards, and durable data exists.
 
+use std::cell::RefCell;
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use device::{Fault, Faulty, Loss, Memory, Op, PowerCut, Rng, VirtualClock};
 use joulefs_scherlfs_fsck as fsck;
@@ -11,7 +14,38 @@ use vfs::{Caller, DeviceNumber, Error, FileKind, FileSystem, NewNode, WriteFlags
 
 const ME: Caller = Caller { uid: 0, gid: 0 };
 
-type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
+/// A file's bytes. States share them, and the same bytes are not compared: hundreds of states are compared after each
+/// call.
+#[derive(Clone)]
+struct Bytes(Arc<Vec<u8>>);
+
+impl Bytes {
+    fn new(bytes: Vec<u8>) -> Self {
+        Bytes(Arc::new(bytes))
+    }
+}
+
+impl Ord for Bytes {
+    fn cmp(&self, other: &Self) -> Ordering {
+        if Arc::ptr_eq(&self.0, &other.0) { Ordering::Equal } else { self.0.cmp(&other.0) }
+    }
+}
+
+impl PartialOrd for Bytes {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Bytes {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Bytes {}
+
+type Contents = BTreeMap<Vec<u8>, Bytes>;
 
 /// Performed calls. A failed call may have had its effect, so there may be two possible states.
 struct Course {
@@ -74,7 +108,7 @@ fn formatted() -> Memory {
 }
 
 fn begun() -> Contents {
-    (0..6u8).map(|n| (vec![b'a' + n], vec![n; 7000])).collect()
+    (0..6u8).map(|n| (vec![b'a' + n], Bytes::new(vec![n; 7000]))).collect()
 }
 
 /// Performs calls to the end, whatever fails; records their results.
@@ -103,7 +137,7 @@ fn run(dev: Arc<Faulty<PowerCut>>, options: &MountOptions, seed: u64) -> Course 
                 let (at, long) = (rng.below(9000) as usize, 1 + rng.below(6000) as usize);
                 let found = match volume.lookup(root, &name) {
                     Err(Error::NotFound) => {
-                        let made = |c: &mut Contents| _ = c.insert(name.clone(), Vec::new());
+                        let made = |c: &mut Contents| _ = c.insert(name.clone(), Bytes::new(Vec::new()));
                         course.call(volume.mknod(ME, root, &name, &new()), made)
                     }
                     found => course.call(found, nothing),
@@ -111,11 +145,19 @@ fn run(dev: Arc<Faulty<PowerCut>>, options: &MountOptions, seed: u64) -> Course 
                 let Some(entry) = found else { continue };
                 let data = vec![step; long];
                 let written = volume.write(entry.attr.ino, at as u64, &data, WriteFlags::empty());
+                // States that shared a file's bytes share them afterwards.
+                let changed = RefCell::new(BTreeMap::new());
                 course.call(written, |c| {
                     // A name that may not exist is not written to.
                     let Some(bytes) = c.get_mut(&name) else { return };
-                    bytes.resize(bytes.len().max(at + long), 0);
-                    bytes[at..at + long].fill(step);
+                    let mut changed = changed.borrow_mut();
+                    let after = changed.entry(Arc::as_ptr(&bytes.0)).or_insert_with(|| {
+                        let mut bytes = bytes.0.to_vec();
+                        bytes.resize(bytes.len().max(at + long), 0);
+                        bytes[at..at + long].fill(step);
+                        Bytes::new(bytes)
+                    });
+                    *bytes = after.clone();
                 });
             }
             4 => _ = course.call(volume.unlink(root, &name), |c| _ = c.remove(&name)),
@@ -147,7 +189,7 @@ fn contents(dev: &Arc<Memory>) -> Contents {
         let Ok(found) = volume.lookup(volume.root(), &name) else { continue };
         let mut bytes = vec![0; found.attr.size as usize];
         assert_eq!(volume.read(found.attr.ino, 0, &mut bytes).unwrap(), bytes.len());
-        out.insert(name, bytes);
+        out.insert(name, Bytes::new(bytes));
     }
     volume.unmount().unwrap();
     let report = fsck::check(&**dev);
@@ -155,46 +197,57 @@ fn contents(dev: &Arc<Memory>) -> Contents {
     out
 }
 
+/// A way to mount, and a seed of its calls.
+type Kind = (usize, MountOptions, u64);
+
+/// Fails every request of one course once; returns the number of failures, and of courses that saw an error.
+fn fail_each(image: &Memory, (which, options, seed): &Kind) -> (u64, u64) {
+    let (mut failed, mut told) = (0, 0);
+    let whole = Arc::new(Faulty::new(PowerCut::new(image.fork())));
+    run(whole.clone(), options, *seed);
+    let nth = |op| (1..=whole.requests(op)).map(move |n| (n, Fault::Nth { op, requests: n..n + 1 }));
+    let spoiled = (1..=whole.requests(Op::Write)).map(|n| (n, Fault::Spoiled { request: n }));
+    for (n, fault) in nth(Op::Read).chain(nth(Op::Write)).chain(nth(Op::Flush)).chain(spoiled) {
+        let dev = Arc::new(Faulty::new(PowerCut::new(image.fork())));
+        dev.add(fault.clone());
+        let course = run(dev.clone(), options, *seed);
+        (failed, told) = (failed + 1, told + u64::from(course.errors > 0));
+        for loss in [Loss::AllKept, Loss::AllLost, Loss::Random(n)] {
+            let place = format!("options {which}, seed {seed}, {fault:?}, {loss}");
+            let left = Arc::new(dev.inner().image(loss));
+            let report = fsck::check(&*left);
+            assert!(report.is_clean(), "{place}: {:?}", report.findings);
+            let found = contents(&left);
+            let sizes = |c: &Contents| c.iter().map(|(n, b)| (n[0] as char, b.0.len())).collect::<Vec<_>>();
+            let may = || course.since.iter().map(sizes).collect::<Vec<_>>();
+            assert!(course.since.contains(&found), "{place}: {:?}, not of {:?}", sizes(&found), may());
+        }
+    }
+    (failed, told)
+}
+
 #[test]
 fn every_request_that_fails_once_is_reported_and_loses_nothing() {
     let image = formatted();
-    let (mut failed, mut told) = (0, 0);
     let call =
         MountOptions { sync: Sync::Call, dir_cache: 0, ifile_cache: 1, inode_cache: 2, ..MountOptions::default() };
     let few = MountOptions { dirty: 8, checkpoint_blocks: 30, inode_cache: 2, ..MountOptions::default() };
     let placed = |p| MountOptions { placement: Some(p), ..call.clone() };
     let placed = [Placement::After, Placement::InPlace, Placement::Delayed].map(placed);
-    for (which, options) in [call.clone(), few].into_iter().chain(placed).enumerate() {
-        for seed in 0..2 {
-            let whole = Arc::new(Faulty::new(PowerCut::new(image.fork())));
-            run(whole.clone(), &options, seed);
-            let nth = |op| (1..=whole.requests(op)).map(move |n| (n, Fault::Nth { op, requests: n..n + 1 }));
-            let spoiled = (1..=whole.requests(Op::Write)).map(|n| (n, Fault::Spoiled { request: n }));
-            for kind in [
-                nth(Op::Read).collect(),
-                nth(Op::Write).collect(),
-                nth(Op::Flush).collect(),
-                spoiled.collect::<Vec<_>>(),
-            ] {
-                for (n, fault) in kind {
-                    let dev = Arc::new(Faulty::new(PowerCut::new(image.fork())));
-                    dev.add(fault.clone());
-                    let course = run(dev.clone(), &options, seed);
-                    (failed, told) = (failed + 1, told + usize::from(course.errors > 0));
-                    for loss in [Loss::AllKept, Loss::AllLost, Loss::Random(n)] {
-                        let place = format!("options {which}, seed {seed}, {fault:?}, {loss}");
-                        let left = Arc::new(dev.inner().image(loss));
-                        let report = fsck::check(&*left);
-                        assert!(report.is_clean(), "{place}: {:?}", report.findings);
-                        let found = contents(&left);
-                        let sizes = |c: &Contents| c.iter().map(|(n, b)| (n[0] as char, b.len())).collect::<Vec<_>>();
-                        let may = || course.since.iter().map(sizes).collect::<Vec<_>>();
-                        assert!(course.since.contains(&found), "{place}: {:?}, not of {:?}", sizes(&found), may());
-                    }
-                }
-            }
-        }
-    }
+    let all = [call.clone(), few].into_iter().chain(placed).enumerate();
+    let kinds: Vec<Kind> =
+        all.flat_map(|(which, options)| (0..2).map(move |seed| (which, options.clone(), seed))).collect();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mine = || kinds.get(next.fetch_add(1, Relaxed));
+        std::iter::from_fn(mine).map(|kind| fail_each(&image, kind)).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1))
+    };
+    let (failed, told) = std::thread::scope(|scope| {
+        let other = scope.spawn(work);
+        let mine = work();
+        let other = other.join().unwrap();
+        (mine.0 + other.0, mine.1 + other.1)
+    });
     println!("{failed} requests failed, {told} courses were told");
     assert!(failed > 300 && told * 2 > failed, "{failed} failed, {told} told");
 }

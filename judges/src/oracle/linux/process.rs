@@ -7,8 +7,12 @@ use std::process::{Command, Stdio};
 
 use super::{Boot, Guest};
 
-/// Loads modules of Debian's package, in the order given.
-pub const MODULES: &str = "for m; do insmod \"$(find /usr/lib/uml/modules/$(uname -r) -name $m.ko)\" || exit; done";
+/// Loads modules of Debian's package, in the order given. (`find` would take longer than the kernel takes to boot.)
+pub const MODULES: &str = "cd /usr/lib/uml/modules/$(uname -r) || exit
+for m; do insmod \"$(sed -n \"s|^\\(.*/$m\\.ko\\):.*|\\1|p\" modules.dep)\" || exit; done";
+
+/// Parameters for Debian's package that shorten its boot by two thirds: no measurement of RAID 6 algorithms.
+pub const PACKAGED: &[&str] = &["initcall_blacklist=raid6_select_algo"];
 
 /// Parameters for the guest's first script.
 pub fn guest(boot: &Boot, load: &str, load_f2fs: &'static str) -> Guest {
@@ -19,8 +23,8 @@ pub fn guest(boot: &Boot, load: &str, load_f2fs: &'static str) -> Guest {
     Guest { mounts, load: load.into(), load_f2fs }
 }
 
-/// The kernel's process.
-pub fn command(linux: &Path, boot: &Boot) -> io::Result<Command> {
+/// The kernel's process; `parameters` are those of this kernel alone.
+pub fn command(linux: &Path, parameters: &[&str], boot: &Boot) -> io::Result<Command> {
     let dir = &boot.shared;
     let own = dir.join("uml");
     std::fs::create_dir(&own)?;
@@ -31,6 +35,9 @@ pub fn command(linux: &Path, boot: &Boot) -> io::Result<Command> {
         .arg(format!("mem={}M", boot.memory_mib))
         .args(["root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "quiet", "noreboot"])
         .args(["con=null", "con0=null,fd:1", "panic=1"])
+        // Otherwise it makes 512 devices that no guest uses, which takes a second.
+        .arg("pty.legacy_count=0")
+        .args(parameters)
         .arg(format!("uml_dir={}/", own.display()))
         .arg(format!("init={}", dir.join("init").display()))
         .arg(format!("ubdb{readonly}={}", dir.join("image").display()));
