@@ -12,6 +12,7 @@ mod age;
 mod casefolded;
 mod clean;
 mod commands;
+mod compared;
 mod completed;
 mod compressed;
 mod contents;

@@ -55,7 +55,7 @@ def test_keywords_become_the_words_of_a_command() -> None:
 
 
 def test_what_the_program_does_not_compare_is_compared_too() -> None:
-    result = jf.replay(CALLS, repeat=[1, 2], gc=["atgc"], age="full-fragmented", size="256M", hurry=True)
+    result = jf.replay(CALLS, repeat=[1, 2], gc=["atgc"], age="full-fragmented", size="256M", hurry=True, seeds=1)
     runs = result.runs()
     assert list(runs["run"]) == ["none repeat=1", "atgc repeat=1", "none repeat=2", "atgc repeat=2"]
     assert list(runs["number"]) == [0, 1, 2, 3] and list(runs["repeat"]) == [1, 1, 2, 2]

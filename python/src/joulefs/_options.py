@@ -32,6 +32,7 @@ class Options(TypedDict, total=False):
     size: Values
     age: Values
     seed: Values
+    seeds: Values
     fill: Values
     full: Values
     queue: Values
@@ -71,10 +72,10 @@ class Options(TypedDict, total=False):
 _FLAGS = ("full", "hurry", "cold", "on_time", "closed_loop", "back_to_back", "paced")
 #: Those that are no options of a volume, and have a value.
 _NAMED = (
-    *("profile", "fs", "size", "of", "queue", "image", "age", "seed", "fill", "repeat", "page_cache", "from", "to", "max_gap"),
+    *("profile", "fs", "size", "of", "queue", "image", "age", "seed", "seeds", "fill", "repeat", "page_cache", "from", "to", "max_gap"),
 )
 #: What `--compare` does not compare.
-_ALONE = ("of", "image", "repeat", "page_cache", "from", "to", "max_gap", *(name for name in _FLAGS if name != "full"))
+_ALONE = ("of", "image", "seeds", "repeat", "page_cache", "from", "to", "max_gap", *(name for name in _FLAGS if name != "full"))
 
 
 @dataclass(frozen=True)
