@@ -56,7 +56,6 @@ mod scherlfs_replayed;
 mod settling;
 mod split_sparse;
 mod top;
-mod top_alumet;
 mod top_files;
 mod top_kernel;
 mod top_mount;

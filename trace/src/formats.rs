@@ -39,8 +39,6 @@ pub enum Format {
     HvpmCsv,
     /// `joulefs energy measure`.
     JoulesCsv,
-    /// The energy meter Alumet, its CSV output.
-    AlumetCsv,
 }
 
 impl Format {
@@ -64,7 +62,6 @@ impl Format {
             Format::MonsoonCsv => "Monsoon CSV",
             Format::HvpmCsv => "powermonitor-hvpm CSV",
             Format::JoulesCsv => "CSV of joules",
-            Format::AlumetCsv => "Alumet CSV",
         }
     }
 }

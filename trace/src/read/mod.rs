@@ -3,7 +3,6 @@
 //! Each takes an [`Input`](crate::Input), holds the state for one record or line, and returns events or an error with
 //! its place. None panics on any input.
 
-pub mod alumet;
 mod blkparse;
 pub(crate) mod blktrace;
 pub mod buffers;
@@ -48,5 +47,4 @@ pub(crate) const READERS: &[Reader] = &[
     hvpm::READER,
     joules_csv::READER,
     monsoon::READER,
-    alumet::READER,
 ];

@@ -8,7 +8,6 @@ use trace::askers::Attributed;
 use trace::requests::{Request, Requests, Seen};
 use trace::{Names, Opened, TraceError};
 
-use super::alumet::{Heard, Hearing};
 use crate::session::SessionArgs;
 use crate::{Failure, recorded};
 
@@ -24,7 +23,7 @@ pub struct Recording {
 }
 
 /// The requests of a recording, each with its process.
-pub fn open(file: &Path, heard: Option<Heard>) -> Result<Requests, Failure> {
+pub fn open(file: &Path) -> Result<Requests, Failure> {
     // Read as a part that covers everything: then events out of time order are counted.
     let opened = match recorded::open_part(file, &SessionArgs::default())?.opened {
         Opened::Blocks(events) => events,
@@ -32,10 +31,6 @@ pub fn open(file: &Path, heard: Option<Heard>) -> Result<Requests, Failure> {
             return Err(recorded::not_of(file, "calls to a file system", "requests to a block device"));
         }
         Opened::Power(_) => return Err(recorded::not_of(file, "a meter", "requests to a block device")),
-    };
-    let opened = match heard {
-        Some(heard) => Box::new(Hearing::new(opened, heard)),
-        None => opened,
     };
     let cleared = sim::traces::requeued::Cleared::new(opened);
     Ok(Requests::new(Box::new(Attributed::new(Box::new(cleared)))))
