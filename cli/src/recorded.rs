@@ -12,7 +12,7 @@ use trace::call::Calls;
 use trace::requests::Requests;
 use trace::session::{Session, Span};
 use trace::timing::Timing;
-use trace::{Format, Opened, TraceError};
+use trace::{Opened, TraceError};
 
 use crate::session::SessionArgs;
 use crate::{Failure, output, progress};
@@ -45,7 +45,7 @@ pub fn open_as(
     let span = part.span()?;
     let Recorded { opened, length } = open(path)?;
     let opened = match opened {
-        Opened::Blocks(events) => Opened::Blocks(of_events(seen(events), span, path, part)?),
+        Opened::Blocks(events) => Opened::Blocks(Box::new(Session::<dyn Events>::new(seen(events), span))),
         Opened::Calls(calls) => Opened::Calls(of_calls(calls, span)),
         Opened::Power(readings) => match part.given() {
             Some(option) => {
@@ -56,13 +56,6 @@ pub fn open_as(
         },
     };
     Ok(Recorded { opened, length })
-}
-
-fn of_events(events: Box<dyn Events>, span: Span, path: &Path, part: &SessionArgs) -> Result<Box<dyn Events>, Failure> {
-    if let (Format::LogWrites, Some(option)) = (events.format(), part.given()) {
-        return Err(Failure::Usage(format!("{}: {option}: this recording has no times", path.display())));
-    }
-    Ok(Box::new(Session::<dyn Events>::new(events, span)))
 }
 
 /// A part of a recording of calls.

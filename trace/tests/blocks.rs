@@ -41,8 +41,3 @@ fn changed_records_keep_the_rules() {
 fn changed_lines_keep_the_rules() {
     changed(&fixture("blktrace/vdb.blkparse.zst"), 2000, 1500, drivers::blkparse);
 }
-
-#[test]
-fn changed_logs_keep_the_rules() {
-    changed(&fixture("log_writes/qemu-512.log.zst"), 9000, 800, drivers::log_writes);
-}

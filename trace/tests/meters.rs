@@ -1,5 +1,5 @@
-//! Recordings of meters are read. Files under `meters/` were written by PyMonsoon's sample engine (with numpy 1 and 2)
-//! and by powermonitor-hvpm 0.1.0, fed with artificial packets; expected energies come from a simple script.
+//! Recordings of meters are read. Files under `meters/` were written by PyMonsoon's sample engine (with numpy 1 and
+//! 2), fed with artificial packets; expected energies come from a simple script.
 
 #[path = "drivers/meters.rs"]
 mod drivers;
@@ -19,7 +19,6 @@ const NUMPY2: &str = include_str!("meters/monsoon-numpy2.csv");
 const TIME_OFF: &str = include_str!("meters/monsoon-time-off.csv");
 const ALL: &str = include_str!("meters/monsoon-all.csv");
 const LEGACY: &str = include_str!("meters/monsoon-legacy.csv");
-const HVPM: &str = include_str!("meters/hvpm.csv");
 
 fn input(text: &str) -> Input {
     Input::new(Path::new("recording"), Cursor::new(text.as_bytes().to_vec())).unwrap()
@@ -133,22 +132,6 @@ fn a_clock_set_back_a_little_is_counted_and_one_set_back_a_lot_refused() {
 }
 
 #[test]
-fn hvpm_agrees_with_its_own_statistics() {
-    let s = stat(HVPM);
-    assert_eq!((s.format.as_str(), s.channels.len(), s.readings), ("powermonitor-hvpm CSV", 1, 39));
-    assert_eq!((s.others["gaps"], s.others["invalid samples"]), (1, 1));
-    assert_eq!(s.others["samples after a loss nobody knows the place of"], 1);
-    let (readings, ..) = read(open(HVPM));
-    // The program integrates 39 samples of 0.2 ms. Here the time of the invalid sample and of five missing ones is
-    // bridged, and the first sample's time is before the first reading.
-    let good: f64 = readings.iter().map(watts).sum::<f64>() * 0.000_2;
-    close(good, 0.001_272_345_456_368_389_7);
-    let bridged = watts(&readings[10]) * 0.000_2 + watts(&readings[29]) * 0.001;
-    close(s.channels[0].joules, good + bridged - watts(&readings[0]) * 0.000_2);
-    assert_eq!((readings[0].time, readings.last().unwrap().time), (200_000, 9_000_000));
-}
-
-#[test]
 fn joules_are_read_as_they_are_written() {
     let text = joules_csv::header(["package-0", "package-0/dram, odd"]);
     let text = text + &joules_csv::row(0, [0.0, 0.0]) + &joules_csv::row(1_500_000_000, [3.25, 0.5]);
@@ -160,7 +143,6 @@ fn joules_are_read_as_they_are_written() {
 
 #[test]
 fn every_damaged_line_is_named() {
-    let hvpm = |line: &str| format!("{}{line}\n", HVPM.split_inclusive('\n').take(3).collect::<String>());
     let monsoon = |line: &str| format!("{}{line}\n", MAIN.split_inclusive('\n').take(3).collect::<String>());
     let joules = |line: &str| format!("seconds,a (J)\n0.0,0.0\n1.0,5.0\n{line}\n");
     for (text, what) in [
@@ -170,12 +152,6 @@ fn every_damaged_line_is_named() {
         (monsoon("0.01,nan,4.0,"), "Main(mA)"),
         (monsoon("-0.01,1.0,4.0,"), "-0.01"),
         (monsoon("np.float64(0.01,1.0,4.0,"), "Time(ms)"),
-        (hvpm("2,0.0004,0.1,1.0,4.0,4.0,0"), "dropped"),
-        (hvpm("2,0.0004,0.1,1.0,4.0,4.1,0,0"), "power_w"),
-        (hvpm("1,0.0004,0.1,1.0,4.0,4.0,0,0"), "index"),
-        (hvpm("2,0.0003,0.1,1.0,4.0,4.0,0,0"), "before it ends"),
-        (hvpm("2,0.0004,0.1,1.0,4.0,4.0,16,0"), "flags"),
-        (hvpm("2,0.0004,0.1,1.0,4.0,4.0,0,0,0"), "more"),
         (joules("2.0,x"), "a is"),
         (joules("0.5,6.0"), "back"),
         (joules("2.0,6.0,7.0"), "more"),
@@ -190,7 +166,7 @@ fn every_damaged_line_is_named() {
 
 #[test]
 fn a_recording_cut_inside_a_line_is_reported() {
-    for whole in [MAIN, NUMPY2, HVPM, "seconds,a (J)\n0.0,0.0\n1.0,5.0\n"] {
+    for whole in [MAIN, NUMPY2, "seconds,a (J)\n0.0,0.0\n1.0,5.0\n"] {
         let header = whole.find('\n').unwrap() + 1;
         for end in header..whole.len() {
             let (_, _, error) = read(open(&whole[..end]));
@@ -206,7 +182,7 @@ fn a_recording_cut_inside_a_line_is_reported() {
 #[test]
 fn no_damage_makes_a_reader_panic_or_time_go_back() {
     let mut rng = Rng::new(1);
-    for text in [MAIN, NUMPY2, TIME_OFF, ALL, LEGACY, HVPM, "seconds,a (J),b (J)\n0.0,0.0,0\n1.0,5.0,1e300\n"] {
+    for text in [MAIN, NUMPY2, TIME_OFF, ALL, LEGACY, "seconds,a (J),b (J)\n0.0,0.0,0\n1.0,5.0,1e300\n"] {
         for _ in 0..300 {
             let mut bytes = text.as_bytes().to_vec();
             for _ in 0..=rng.index(4) {
@@ -227,11 +203,10 @@ fn no_damage_makes_a_reader_panic_or_time_go_back() {
 
 #[test]
 fn formats_are_distinguished() {
-    for (text, format) in [(MAIN, Format::MonsoonCsv), (HVPM, Format::HvpmCsv), ("seconds,a (J)\n", Format::JoulesCsv)]
-    {
+    for (text, format) in [(MAIN, Format::MonsoonCsv), ("seconds,a (J)\n", Format::JoulesCsv)] {
         assert_eq!(open(text).format(), format);
     }
-    for not in ["", "Time(ms)x,Main(mA),\n", "seconds\n", "seconds,a\n", "index,time_s\n"] {
+    for not in ["", "Time(ms)x,Main(mA),\n", "seconds\n", "seconds,a\n"] {
         assert!(matches!(open_input(input(not)), Err(TraceError::Unknown { .. })), "{not:?}");
     }
 }

@@ -9,12 +9,11 @@ use trace::{At, Input, Opened, TraceError, open_input};
 /// Reads any bytes, as they are and after each of the headers, to their end or first error. Times must not decrease,
 /// values must be numbers, and the place of an error must be inside.
 pub fn meters(bytes: &[u8]) {
-    const HEADERS: [&str; 6] = [
+    const HEADERS: [&str; 5] = [
         "",
         "Time(ms),Main(mA),Main Voltage(V),\n",
         "Time(ms),Main(mA),USB(mA),Aux(mA),Main Voltage(V),USB Voltage(V),\n",
         "Main(mA),Main Voltage(V),\n",
-        "index,time_s,host_elapsed_s,current_a,voltage_v,power_w,flags,dropped\r\n",
         "seconds,package-0 (J),dram (J)\n",
     ];
     for header in HEADERS {
