@@ -44,7 +44,6 @@ mod last_word;
 mod measure;
 mod mounting;
 mod nameless;
-mod nbd;
 mod notebooks;
 mod ownership;
 mod recorded_contents;
