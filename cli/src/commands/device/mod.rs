@@ -24,9 +24,9 @@ use backing::{Backing, backing};
 
 /// Serve a simulated, metered storage device as a file.
 ///
-/// The device is the file DIR/disk, and any file system of any kernel can run on it. Reads and writes reach
-/// the device as they are made, fsync is a flush, punching a hole (discard, TRIM) a discard. DIR/ledger.json always
-/// shows the joules spent so far by component and by operation, the device's busy time, and its internal events.
+/// The device is the file DIR/disk, and any file system of any kernel can run on it. Reads and writes reach the device
+/// as they are made, fsync is a flush, punching a hole (discard, TRIM) a discard. DIR/ledger.json always shows the
+/// joules spent so far by component and by operation, the device's busy time, and its internal events.
 ///
 /// Requests are answered at once unless --paced is given. The device's own time determines waiting, sleeping and their
 /// energy. It follows the host's clock, and runs ahead of it while the simulated device is slower than the host.
