@@ -11,6 +11,7 @@ use std::{fs, thread};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use crate::program::parsed;
 use crate::room::Room;
 use crate::typed::{misused, refused};
 
@@ -24,10 +25,6 @@ fn ran(command: &mut Command) -> Output {
 fn joulefs(args: &[&str]) -> String {
     let out = ran(Command::new(env!("CARGO_BIN_EXE_joulefs")).args(args));
     String::from_utf8(out.stdout).unwrap()
-}
-
-fn ledger(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"))
 }
 
 fn sum(of: &Value, field: &str) -> u64 {
@@ -75,7 +72,7 @@ fn ext4_on_a_metered_disk_is_whole_and_every_joule_is_in_each_account() {
     assert!(fuse2fs.wait().unwrap().success());
     ran(Command::new("e2fsck").arg("-fn").arg(&disk));
 
-    let l = ledger(&fs::read_to_string(at("device/ledger.json")).unwrap());
+    let l = parsed(&fs::read_to_string(at("device/ledger.json")).unwrap());
     let total = l["total_pj"].as_u64().unwrap();
     assert!(total > 0);
     assert_eq!(sum(&l["components_pj"], ""), total);
@@ -89,7 +86,7 @@ fn ext4_on_a_metered_disk_is_whole_and_every_joule_is_in_each_account() {
     let again = || joulefs(&["replay", &recording, "--profile", "kirin9000-ufs31", "--json"]);
     let first = again();
     assert_eq!(first, again(), "a replay in virtual time repeats to the last picojoule");
-    let first = ledger(&first);
+    let first = parsed(&first);
     assert!(sum(&first["causes"], "pj") > 0);
     let requests: u64 = ["read", "write", "flush", "discard"].map(|what| asked(&l, what).0).iter().sum();
     assert_eq!(first["replay"]["requests"], requests, "every request was recorded");
@@ -133,7 +130,7 @@ impl Device {
         let mut text = String::new();
         self.child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
         assert!(self.child.wait().unwrap().success(), "{text}");
-        let l = ledger(&text);
+        let l = parsed(&text);
         let total = l["total_pj"].as_u64().unwrap();
         assert!(total > 0);
         assert_eq!(sum(&l["components_pj"], ""), total);
@@ -230,7 +227,7 @@ fn fio_finds_what_it_wrote_and_counts_as_the_ledger_does() {
         let mut fio = Command::new("fio");
         fio.current_dir(room.path("")).args(["--name=w", "--output-format=json", "--output=said"]);
         ran(fio.args([format!("--ioengine={engine}"), format!("--filename={}", device.disk)]).args(what));
-        let said = ledger(&fs::read_to_string(room.path("said")).unwrap());
+        let said = parsed(&fs::read_to_string(room.path("said")).unwrap());
         let job = &said["jobs"][0];
         assert_eq!(job["error"], 0, "{said}");
         ["read", "write", "sync", "trim"].map(|what| job[what]["total_ios"].as_u64().unwrap())
@@ -243,7 +240,7 @@ fn fio_finds_what_it_wrote_and_counts_as_the_ledger_does() {
     let trimmed = fio("falloc", &["--rw=randtrim", "--bs=64k", "--size=4M"]);
     // The kept ledger follows within a second or so.
     soon("the trims on the kept ledger", || {
-        let kept = ledger(&fs::read_to_string(room.path("kept.json")).unwrap());
+        let kept = parsed(&fs::read_to_string(room.path("kept.json")).unwrap());
         (asked(&kept, "discard").0 == 64).then_some(())
     });
     let ledger = device.end();

@@ -2,6 +2,7 @@
 
 mod browser;
 mod parquet_rows;
+mod program;
 mod room;
 mod theirs;
 mod typed;
