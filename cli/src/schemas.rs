@@ -26,7 +26,7 @@ pub const SCHEMAS: &[Schema] = &[
     ("rescue", 1),
     ("rm", 1),
     ("settle", 1),
-    ("top", 2),
+    ("top", 3),
     ("trace convert", 1),
     ("trace replay", 2),
     ("trace stat", 1),

@@ -3,13 +3,9 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
 
+use crate::program::run;
 use crate::room::Room;
-
-fn joulefs(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_joulefs")).args(args).output().unwrap()
-}
 
 fn image(room: &Room) -> String {
     let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/fixtures/casefold.img.zst");
@@ -25,7 +21,7 @@ fn a_name_is_found_however_its_letters_are_written() {
     let room = Room::new();
     let image = image(&room);
     let holds = |name: &str| {
-        let out = joulefs(&["cat", &format!("{image}:/{name}")]);
+        let out = run(&["cat", &format!("{image}:/{name}")]);
         out.status.success().then(|| String::from_utf8(out.stdout).unwrap())
     };
     for name in ["small/Straße", "small/STRASSE", "SMALL/strasse"] {
@@ -46,7 +42,7 @@ fn a_name_is_found_however_its_letters_are_written() {
 fn a_volume_with_casefolded_directories_is_copied_whole() {
     let room = Room::new();
     let image = image(&room);
-    let out = joulefs(&["cp", "-r", &format!("{image}:/"), &room.text("out")]);
+    let out = run(&["cp", "-r", &format!("{image}:/"), &room.text("out")]);
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     assert_eq!(fs::read_dir(room.path("out/large")).unwrap().count(), 700);
     assert_eq!(fs::read_dir(room.path("out/small")).unwrap().count(), 6);

@@ -3,9 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-fn joulefs(dir: &Path, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_joulefs")).args(args).current_dir(dir).output().unwrap()
-}
+use crate::program::run_in;
 
 /// Data blocks of one kind written by a copy.
 fn written(out: &Output, kind: &str) -> u64 {
@@ -18,7 +16,7 @@ fn written(out: &Output, kind: &str) -> u64 {
 #[test]
 fn files_copied_in_are_compressed_where_that_is_asked_for() {
     let dir = tempfile::tempdir().unwrap();
-    let run = |args: &[&str]| joulefs(dir.path(), args);
+    let run = |args: &[&str]| run_in(dir.path(), args);
     let words = "of words there is no end. ".repeat(40_000);
     std::fs::write(dir.path().join("words.txt"), &words).unwrap();
     assert!(run(&["mkfs", "v.img", "--size", "64M", "--features", "modern,compression"]).status.success());
@@ -40,7 +38,7 @@ fn files_copied_in_are_compressed_where_that_is_asked_for() {
 #[test]
 fn a_wrong_option_is_named_in_one_line() {
     let dir = tempfile::tempdir().unwrap();
-    let run = |args: &[&str]| joulefs(dir.path(), args);
+    let run = |args: &[&str]| run_in(dir.path(), args);
     std::fs::write(dir.path().join("f"), "text").unwrap();
     assert!(run(&["mkfs", "v.img", "--size", "64M"]).status.success());
     for (option, code, says) in [
@@ -63,7 +61,7 @@ fn replayed(options: &[&str]) -> serde_json::Value {
     let recording = Path::new(env!("CARGO_MANIFEST_DIR")).join("../recordings/dpkg.rec");
     let dir = tempfile::tempdir().unwrap();
     let args = [&["--json", "trace", "replay", recording.to_str().unwrap()], options].concat();
-    let out = joulefs(dir.path(), &args);
+    let out = run_in(dir.path(), &args);
     assert!(out.status.success(), "{options:?}: {}", String::from_utf8_lossy(&out.stderr));
     serde_json::from_slice(&out.stdout).unwrap()
 }

@@ -3,21 +3,14 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use format::node;
 use format::{BLOCK, Block};
 
+use crate::program::run;
 use crate::room::Room;
-
-fn joulefs(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_joulefs")).args(args).output().unwrap()
-}
-
-fn done(args: &[&str]) {
-    let out = joulefs(args);
-    assert!(out.status.success(), "joulefs {args:?}: {}", String::from_utf8_lossy(&out.stderr));
-}
+use crate::typed::done;
 
 fn lines(out: &Output) -> Vec<String> {
     String::from_utf8_lossy(&out.stderr).lines().map(str::to_owned).collect()
@@ -65,7 +58,7 @@ fn a_damaged_inode_in_the_middle_costs_its_own_file_and_no_other() {
     let room = Room::new();
     let image = image(&room);
     damage(&image, b"name_4", |block| block.fill(0xa5));
-    let out = joulefs(&["cp", "-r", &format!("{image}:/"), &room.text("out")]);
+    let out = run(&["cp", "-r", &format!("{image}:/"), &room.text("out")]);
     assert_eq!(out.status.code(), Some(1));
     assert_eq!(lines(&out).len(), 1, "{:?}", lines(&out));
     assert!(lines(&out)[0].starts_with(&format!("joulefs: {image}:/in/dir/name_4: ")), "{:?}", lines(&out));
@@ -96,7 +89,7 @@ fn a_file_whose_contents_cannot_all_be_read_is_not_there_at_all() {
     let room = Room::new();
     let image = image(&room);
     lose_second_block(&image, b"name_7");
-    let out = joulefs(&["--json", "cp", "-r", &format!("{image}:/"), &room.text("out")]);
+    let out = run(&["--json", "cp", "-r", &format!("{image}:/"), &room.text("out")]);
     assert_eq!(out.status.code(), Some(1));
     let said: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
     let failed = said["failed"].as_array().unwrap();
@@ -115,7 +108,7 @@ fn a_file_that_is_there_stays_if_its_copy_cannot_be_made() {
     for n in [6, 7] {
         fs::write(room.path(&format!("out/dir/name_{n}")), b"from before").unwrap();
     }
-    let out = joulefs(&["cp", "-r", &format!("{image}:/in/dir"), &room.text("out")]);
+    let out = run(&["cp", "-r", &format!("{image}:/in/dir"), &room.text("out")]);
     assert_eq!((out.status.code(), lines(&out).len()), (Some(1), 1), "{:?}", lines(&out));
     assert_eq!(fs::read(room.path("out/dir/name_6")).unwrap(), vec![6; 10_000]);
     assert_eq!(fs::read(room.path("out/dir/name_7")).unwrap(), b"from before");
@@ -133,7 +126,7 @@ fn a_directory_whose_attributes_cannot_be_read_is_copied_with_all_below_it() {
         format::inode::RawInode::of_mut(block).i_xattr_nid = 999.into();
         format::inode::seal(sb.features, format::inode::checksum_seed(&sb.uuid), block);
     });
-    let out = joulefs(&["cp", "-r", &format!("{image}:/"), &room.text("out")]);
+    let out = run(&["cp", "-r", &format!("{image}:/"), &room.text("out")]);
     assert_eq!((out.status.code(), lines(&out).len()), (Some(1), 1), "{:?}", lines(&out));
     assert!(lines(&out)[0].contains("/in/dir: copied without its extended attributes: "), "{:?}", lines(&out));
     assert_eq!(names(&room.path("out/in/dir")).len(), 11);
@@ -148,7 +141,7 @@ fn a_directory_that_cannot_be_read_costs_what_is_below_it() {
     let room = Room::new();
     let image = image(&room);
     damage(&image, b"name_5x", |block| block.fill(0xa5));
-    let out = joulefs(&["cp", "-r", &format!("{image}:/in"), &room.text("out")]);
+    let out = run(&["cp", "-r", &format!("{image}:/in"), &room.text("out")]);
     assert_eq!((out.status.code(), lines(&out).len()), (Some(1), 1), "{:?}", lines(&out));
     assert_eq!(names(&room.path("out/dir")).len(), 10);
     assert!(!room.path("out/dir/name_5x").exists(), "an empty directory was left for one that was not read");
@@ -160,7 +153,7 @@ fn one_source_that_is_not_there_does_not_keep_the_others_back() {
     let image = image(&room);
     fs::create_dir(room.path("out")).unwrap();
     let at = |name: &str| format!("{image}:/in/{name}");
-    let out = joulefs(&["cp", &at("dir/name_1"), &at("missing"), &at("dir"), &at("last"), &room.text("out")]);
+    let out = run(&["cp", &at("dir/name_1"), &at("missing"), &at("dir"), &at("last"), &room.text("out")]);
     let said = lines(&out);
     assert_eq!((out.status.code(), said.len()), (Some(1), 2), "{said:?}");
     assert!(said[0].contains("missing: ") && said[1].contains("is a directory"), "{said:?}");
@@ -177,10 +170,10 @@ fn what_a_volume_has_no_room_for_is_named_and_the_rest_is_there() {
     fs::write(tree.join("a"), b"a").unwrap();
     fs::write(tree.join("c"), b"c").unwrap();
     done(&["mkfs", &image, "--size", "64M"]);
-    let out = joulefs(&["cp", "-r", &room.text("in"), &format!("{image}:/")]);
+    let out = run(&["cp", "-r", &room.text("in"), &format!("{image}:/")]);
     assert_eq!((out.status.code(), lines(&out).len()), (Some(1), 1), "{:?}", lines(&out));
     assert!(lines(&out)[0].contains("b_large"), "{:?}", lines(&out));
-    let list = joulefs(&["ls", &format!("{image}:/in")]);
+    let list = run(&["ls", &format!("{image}:/in")]);
     assert_eq!(String::from_utf8_lossy(&list.stdout), "a\nc\n");
 }
 
@@ -199,7 +192,7 @@ fn files_whose_key_is_missing_are_named_and_the_rest_is_copied() {
     let image = phone(&room);
     fs::write(room.path("plain"), b"plain").unwrap();
     done(&["cp", &room.text("plain"), &format!("{image}:/")]);
-    let out = joulefs(&["cp", "-r", &format!("{image}:/"), &room.text("out")]);
+    let out = run(&["cp", "-r", &format!("{image}:/"), &room.text("out")]);
     assert_eq!(out.status.code(), Some(1));
     let said = lines(&out);
     let of_files =
@@ -219,7 +212,7 @@ fn files_whose_key_is_missing_are_named_and_the_rest_is_copied() {
     }
     let enc = names(&room.path("out/enc"));
     let file = said.iter().find_map(|line| line.split(": ").find(|part| part.contains("/enc/"))).unwrap().to_owned();
-    let out = joulefs(&["cat", &file]);
+    let out = run(&["cat", &file]);
     assert!(
         out.stdout.is_empty() && !out.status.success() && lines(&out)[0].contains("required key"),
         "{enc:?} {out:?}"

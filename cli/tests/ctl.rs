@@ -10,19 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
-fn joulefs() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_joulefs"))
-}
-
-fn text(out: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
-}
-
-fn done(args: &[&str]) -> String {
-    let out = joulefs().args(args).output().unwrap();
-    assert!(out.status.success(), "joulefs {args:?}: {}", text(&out));
-    text(&out)
-}
+use crate::program::{command, done, text};
 
 /// An exit code and one line that contains all of `words`.
 fn is_refusal(out: &Output, code: i32, what: &str, words: &[&str]) {
@@ -33,12 +21,12 @@ fn is_refusal(out: &Output, code: i32, what: &str, words: &[&str]) {
 }
 
 fn refused(args: &[&str], words: &[&str]) {
-    is_refusal(&joulefs().args(args).output().unwrap(), 1, &format!("joulefs {args:?}"), words);
+    is_refusal(&command().args(args).output().unwrap(), 1, &format!("joulefs {args:?}"), words);
 }
 
 /// The same for a usage error.
 fn misused(args: &[&str], words: &[&str]) {
-    is_refusal(&joulefs().args(args).output().unwrap(), 2, &format!("joulefs {args:?}"), words);
+    is_refusal(&command().args(args).output().unwrap(), 2, &format!("joulefs {args:?}"), words);
 }
 
 /// A volume on a real mount, unmounted at the end of the test.
@@ -76,7 +64,7 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        let _ = joulefs().arg("unmount").arg(&self.dir).output();
+        let _ = command().arg("unmount").arg(&self.dir).output();
     }
 }
 

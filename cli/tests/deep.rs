@@ -2,15 +2,12 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use rustix::fs::{CWD, Mode, OFlags};
 
+use crate::program::run;
 use crate::room::Room;
-
-fn joulefs(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_joulefs")).args(args).output().unwrap()
-}
 
 /// CPU time of a command, in seconds.
 fn cpu(args: &[&str]) -> f64 {
@@ -41,7 +38,7 @@ fn a_copy_takes_as_long_as_there_are_directories_however_deep_they_lie() {
     for levels in [few, many] {
         let (tree, image) = (room.text(&format!("in{levels}")), room.text(&format!("{levels}.img")));
         nested(Path::new(&tree), levels);
-        assert!(joulefs(&["mkfs", &image, "--size", "128M"]).status.success());
+        assert!(run(&["mkfs", &image, "--size", "128M"]).status.success());
         let inward = cpu(&["cp", "-r", &tree, &format!("{image}:/")]);
         let outward = cpu(&["cp", "-r", &format!("{image}:/in{levels}"), &room.text(&format!("out{levels}"))]);
         took.push((inward, outward));
@@ -58,7 +55,7 @@ fn a_copy_takes_as_long_as_there_are_directories_however_deep_they_lie() {
 fn no_command_breaks_on_thousands_of_levels() {
     let room = Room::new();
     let image = room.text("deep.img");
-    assert!(joulefs(&["mkfs", &image, "--size", "256M"]).status.success());
+    assert!(run(&["mkfs", &image, "--size", "256M"]).status.success());
     let levels = 6000;
     {
         let dev = std::sync::Arc::new(device::FileDevice::open(&image, device::Access::ReadWrite).unwrap());
@@ -77,17 +74,17 @@ fn no_command_breaks_on_thousands_of_levels() {
     for args in
         [&["ls", "-R", &root][..], &["tree", &root], &["du", "-s", &root], &["fsck", &image], &["inspect", &image]]
     {
-        let out = joulefs(args);
+        let out = run(args);
         let said = [&out.stderr[..], &out.stdout].concat();
         let said = String::from_utf8_lossy(&said);
         assert!(matches!(out.status.code(), Some(0 | 1)), "{args:?}: {:?}", out.status);
         assert!(out.status.success() || said.contains("more than 1000 levels"), "{args:?}");
     }
-    let out = joulefs(&["--json", "tree", &root]);
+    let out = run(&["--json", "tree", &root]);
     assert!(out.status.code().is_some(), "{:?}", out.status);
-    let out = joulefs(&["rescue", "--list", &image, &room.text("found")]);
+    let out = run(&["rescue", "--list", &image, &room.text("found")]);
     assert!(out.status.code().is_some(), "{:?}", out.status);
-    let out = joulefs(&["cp", "-r", &root, &room.text("out")]);
+    let out = run(&["cp", "-r", &root, &room.text("out")]);
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     // No path is that long, so the test removes the tree with rm.
     let removed = Command::new("rm").args(["-rf", &room.text("out")]).status().unwrap();

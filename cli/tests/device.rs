@@ -1,12 +1,19 @@
-//! A metered disk holds other file systems, reports their cost, and its recording can be replayed.
+//! A metered disk holds other file systems, reports their cost, and its recording can be replayed. What QEMU and fio
+//! ask of it is on its ledger.
 
+use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 use std::{fs, thread};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+
+use crate::program::parsed;
+use crate::room::Room;
+use crate::typed::{misused, refused};
 
 fn ran(command: &mut Command) -> Output {
     let out = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
@@ -18,10 +25,6 @@ fn ran(command: &mut Command) -> Output {
 fn joulefs(args: &[&str]) -> String {
     let out = ran(Command::new(env!("CARGO_BIN_EXE_joulefs")).args(args));
     String::from_utf8(out.stdout).unwrap()
-}
-
-fn ledger(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"))
 }
 
 fn sum(of: &Value, field: &str) -> u64 {
@@ -69,7 +72,7 @@ fn ext4_on_a_metered_disk_is_whole_and_every_joule_is_in_each_account() {
     assert!(fuse2fs.wait().unwrap().success());
     ran(Command::new("e2fsck").arg("-fn").arg(&disk));
 
-    let l = ledger(&fs::read_to_string(at("device/ledger.json")).unwrap());
+    let l = parsed(&fs::read_to_string(at("device/ledger.json")).unwrap());
     let total = l["total_pj"].as_u64().unwrap();
     assert!(total > 0);
     assert_eq!(sum(&l["components_pj"], ""), total);
@@ -83,23 +86,182 @@ fn ext4_on_a_metered_disk_is_whole_and_every_joule_is_in_each_account() {
     let again = || joulefs(&["replay", &recording, "--profile", "kirin9000-ufs31", "--json"]);
     let first = again();
     assert_eq!(first, again(), "a replay in virtual time repeats to the last picojoule");
-    assert!(sum(&ledger(&first)["causes"], "pj") > 0);
+    let first = parsed(&first);
+    assert!(sum(&first["causes"], "pj") > 0);
+    let requests: u64 = ["read", "write", "flush", "discard"].map(|what| asked(&l, what).0).iter().sum();
+    assert_eq!(first["replay"]["requests"], requests, "every request was recorded");
+    assert_eq!(first["model"]["blocks_written"].as_u64().unwrap() * 4096, asked(&l, "write").1);
+}
+
+/// Polls until `look` returns a value.
+#[track_caller]
+fn soon<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..1000 {
+        if let Some(seen) = look() {
+            return seen;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{what}: not in ten seconds");
+}
+
+/// A device in the foreground.
+struct Device {
+    child: Child,
+    disk: String,
+}
+
+impl Device {
+    fn start(room: &Room, more: &[&str]) -> Self {
+        fs::create_dir(room.path("device")).unwrap();
+        let child = Command::new(env!("CARGO_BIN_EXE_joulefs"))
+            .args(["device", &room.text("device"), "-f", "--json"])
+            .args(more)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        soon("a disk", || room.path("device/disk").exists().then_some(()));
+        Device { child, disk: room.text("device/disk") }
+    }
+
+    /// Ends it by a signal and returns its ledger, after checking that all its sums agree.
+    fn end(mut self) -> Value {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+        let mut text = String::new();
+        self.child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+        assert!(self.child.wait().unwrap().success(), "{text}");
+        let l = parsed(&text);
+        let total = l["total_pj"].as_u64().unwrap();
+        assert!(total > 0);
+        assert_eq!(sum(&l["components_pj"], ""), total);
+        assert_eq!(sum(&l["operations"], "pj"), total);
+        l
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        // Already gone, unless the test failed.
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// Number of operations of one kind on the device, and their bytes.
+fn asked(ledger: &Value, operation: &str) -> (u64, u64) {
+    let of = |field: &str| ledger["operations"][operation][field].as_u64().unwrap_or(0);
+    (of("count"), of("bytes"))
+}
+
+/// The requests in the output of strace: the call with a hole or zeroes for its mode, offset and length.
+fn sent(trace: &str) -> Vec<(String, u64, u64)> {
+    let calls = trace.lines().filter_map(|line| line.split_once(' ')?.1.trim_start().split_once('('));
+    calls
+        .map(|(call, rest)| {
+            let rest = rest.rsplit_once(") = ").unwrap_or_else(|| panic!("{call}({rest}")).0.trim_end_matches(' ');
+            let number = |n: usize| rest.rsplit(", ").nth(n).unwrap().parse().unwrap();
+            match call {
+                "fdatasync" | "fsync" => ("flush".into(), 0, 0),
+                "fallocate" if rest.contains("PUNCH_HOLE") => ("discard".into(), number(1), number(0)),
+                "fallocate" if rest.contains("ZERO_RANGE") => ("write".into(), number(1), number(0)),
+                "pread64" => ("read".into(), number(0), number(1)),
+                "pwrite64" => ("write".into(), number(0), number(1)),
+                _ => panic!("{call}({rest}"),
+            }
+        })
+        .collect()
+}
+
+#[test]
+fn what_qemu_asks_is_on_the_ledger() {
+    let room = Room::new();
+    let device = Device::start(&room, &["--size", "64M"]);
+    let io = |how: &[&str], commands: &[&str]| {
+        let mut qemu = Command::new("strace");
+        qemu.args(["-f", "-s", "0", "-e", "trace=pread64,pwrite64,fdatasync,fsync,fallocate", "-P", &device.disk]);
+        qemu.args(["-o", &room.text("trace"), "qemu-io", "-f", "raw", "-d", "unmap"]).args(how);
+        let said = ran(qemu.args(commands.iter().flat_map(|c| ["-c", c])).arg(&device.disk));
+        assert!(!String::from_utf8_lossy(&said.stdout).contains("failed"), "{said:?}");
+        let trace = fs::read_to_string(room.path("trace")).unwrap();
+        sent(&trace.lines().filter(|line| !line.contains("+++")).collect::<Vec<_>>().join("\n"))
+    };
+    let mut all = io(
+        &["-t", "writeback"],
+        &[
+            "write -P 7 0 64k",
+            "write -f -P 8 64k 4k",
+            "write -z 128k 8k",
+            "write -z -u 256k 8k",
+            "discard 512k 64k",
+            "flush",
+            "read -P 7 0 64k",
+            "read -P 8 64k 4k",
+            "write -P 9 1000 24",
+            "read -P 7 0 1000",
+            "read -P 9 1000 24",
+            "read -P 0 512k 64k",
+        ],
+    );
+    all.extend(io(&["-t", "writethrough"], &["write -P 1 1M 4k", "write -P 2 1028k 8k"]));
+    let of = |what: &str| all.iter().filter(|(call, ..)| call == what).count() as u64;
+    // A partial block needs a read of the whole block.
+    let parts = all.iter().filter(|(call, from, len)| call == "write" && (from % 4096, len % 4096) != (0, 0)).count();
+    let [reads, writes, flushes, discards] = [of("read") + parts as u64, of("write"), of("flush"), of("discard")];
+    // QEMU flushes once more when it ends, hence two that were not typed.
+    assert_eq!([reads, writes, flushes, discards], [6, 6, 6, 2], "{all:?}");
+    let ledger = device.end();
+    let block = 4096;
+    assert_eq!(asked(&ledger, "read"), (reads, (16 + 1 + 1 + 1 + 1 + 16) * block));
+    assert_eq!(asked(&ledger, "write"), (writes, (16 + 1 + 2 + 1 + 1 + 2) * block));
+    assert_eq!(asked(&ledger, "discard"), (discards, (2 + 16) * block));
+    assert_eq!(asked(&ledger, "flush").0, flushes);
+}
+
+#[test]
+fn fio_finds_what_it_wrote_and_counts_as_the_ledger_does() {
+    let room = Room::new();
+    let device = Device::start(&room, &["--size", "16M", "--ledger", &room.text("kept.json")]);
+    let fio = |engine: &str, what: &[&str]| {
+        let mut fio = Command::new("fio");
+        fio.current_dir(room.path("")).args(["--name=w", "--output-format=json", "--output=said"]);
+        ran(fio.args([format!("--ioengine={engine}"), format!("--filename={}", device.disk)]).args(what));
+        let said = parsed(&fs::read_to_string(room.path("said")).unwrap());
+        let job = &said["jobs"][0];
+        assert_eq!(job["error"], 0, "{said}");
+        ["read", "write", "sync", "trim"].map(|what| job[what]["total_ios"].as_u64().unwrap())
+    };
+    let verified = fio("psync", &["--rw=randwrite", "--bs=4k", "--size=8M", "--fsync=32", "--verify=crc32c"]);
+    assert_eq!((verified[0], verified[1]), (2048, 2048));
+    // A sector is smaller than a block: the block is read first.
+    let sectors = fio("psync", &["--rw=write", "--bs=512", "--size=64k", "--verify=md5"]);
+    assert_eq!(sectors, [128, 128, 0, 0]);
+    let trimmed = fio("falloc", &["--rw=randtrim", "--bs=64k", "--size=4M"]);
+    // The kept ledger follows within a second or so.
+    soon("the trims on the kept ledger", || {
+        let kept = parsed(&fs::read_to_string(room.path("kept.json")).unwrap());
+        (asked(&kept, "discard").0 == 64).then_some(())
+    });
+    let ledger = device.end();
+    let all = [0, 1, 2, 3].map(|n| verified[n] + sectors[n] + trimmed[n]);
+    assert_eq!(asked(&ledger, "read").0, all[0] + 128);
+    assert_eq!(asked(&ledger, "write").0, all[1]);
+    assert_eq!(asked(&ledger, "flush").0, all[2]);
+    assert_eq!(asked(&ledger, "discard"), (64, 4 << 20));
+    assert_eq!(trimmed[3], 64);
 }
 
 #[test]
 fn a_disk_that_cannot_be_is_refused_in_one_line() {
-    let room = tempfile::tempdir().unwrap();
-    let dir = room.path().display().to_string();
-    let refused = |args: &[&str], code: i32, word: &str| {
-        let out = Command::new(env!("CARGO_BIN_EXE_joulefs")).args(args).output().unwrap();
-        let said = String::from_utf8_lossy(&out.stderr).into_owned();
-        assert_eq!(out.status.code(), Some(code), "{args:?}: {said}");
-        assert!(said.lines().count() == 1 && said.contains(word), "{args:?}: {said}");
-    };
-    refused(&["device", &dir, "--profile", "nothing", "--size", "1G"], 2, "nothing");
-    refused(&["device", &dir, "--profile", "kirin9000-ufs31", "--size", "much"], 2, "much");
-    refused(&["device", "/no/such/dir", "--profile", "kirin9000-ufs31", "--size", "64M"], 1, "/no/such/dir");
-    let file = room.path().join("file");
-    fs::write(&file, b"no recording at all").unwrap();
-    refused(&["replay", &file.display().to_string(), "--profile", "microdrive"], 1, "file");
+    let room = Room::new();
+    let dir = room.text("");
+    misused(&["device", &dir, "--profile", "kirin9000-ufs31"], &["--size"]);
+    misused(&["device", &dir, "--profile", "nothing", "--size", "1G"], &["nothing"]);
+    misused(&["device", &dir, "--profile", "kirin9000-ufs31", "--size", "much"], &["much"]);
+    refused(&["device", "/no/such/dir", "--profile", "kirin9000-ufs31", "--size", "64M"], &["/no/such/dir"]);
+    refused(&["device", &dir, "--size", "1M", "--ledger", "/no/such/ledger"], &["/no/such/ledger"]);
+    assert_eq!(crate::typed::joulefs(&["device", "--size", "1M"]).code, 2);
+    fs::write(room.path("file"), b"no recording at all").unwrap();
+    refused(&["replay", &room.text("file"), "--profile", "microdrive"], &["file"]);
 }

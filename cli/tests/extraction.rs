@@ -10,6 +10,7 @@ use format::inode::{self, Division, RawInode};
 use format::superblock::SuperBlock;
 use format::{BLOCK, Block, node};
 
+use crate::program::said;
 use crate::room::Room;
 
 /// Limit of what a command may write to a file: an unbounded copy fails instead of filling the disk.
@@ -28,10 +29,6 @@ fn unlimited(args: &[&str]) -> Output {
 fn done(args: &[&str]) {
     let out = unlimited(args);
     assert!(out.status.success(), "joulefs {args:?}: {}", said(&out));
-}
-
-fn said(out: &Output) -> String {
-    String::from_utf8_lossy(&out.stderr).into_owned()
 }
 
 /// Changes the inodes of all files with a name, and updates their checksums.

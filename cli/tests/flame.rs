@@ -9,6 +9,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::program::parsed;
 use crate::room::Room;
 use crate::typed::{done, joulefs, misused, refused};
 
@@ -59,10 +60,6 @@ fn tree(page: &str) -> BTreeMap<Vec<String>, u64> {
     let mut out = BTreeMap::new();
     walk(&report["tree"], &[], &mut out);
     out
-}
-
-fn json(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"))
 }
 
 fn read(path: &str) -> String {
@@ -123,10 +120,10 @@ fn a_replays_stacks_are_its_accounts_to_the_last_picojoule_in_every_form() {
     let (text, scope, page) = (at("f.folded"), at("f.json"), at("f.html"));
     // A disk uses energy while idle.
     let run = ["--json", "trace", "replay", recording, "--by-file", "100000", "--profile", "laptop-disk-4200"];
-    let ledger = json(&done(&[&run[..], &["--flame", &text, "--flame", &scope, "--flame", &page]].concat()));
+    let ledger = parsed(&done(&[&run[..], &["--flame", &text, "--flame", &scope, "--flame", &page]].concat()));
     let stacks = folded(&read(&text));
     assert_eq!(stacks.values().sum::<u64>(), ledger["total_pj"].as_u64().unwrap());
-    assert_eq!(speedscope(&json(&read(&scope)), 0), stacks);
+    assert_eq!(speedscope(&parsed(&read(&scope)), 0), stacks);
     assert_eq!(tree(&read(&page)), stacks);
     let owned = |of: BTreeMap<&str, u64>| of.into_iter().map(|(n, pj)| (n.to_owned(), pj)).collect::<BTreeMap<_, _>>();
     assert_eq!(owned(by(&stacks, 1)), account(&ledger, "causes", Some("pj")));
@@ -140,7 +137,7 @@ fn a_replays_stacks_are_its_accounts_to_the_last_picojoule_in_every_form() {
     assert!(files.len() > 4 && files.contains_key("<waiting>") && files.keys().any(|f| f.starts_with("<deleted> /")));
 
     // The option does not change the results, and the output is reproducible.
-    assert_eq!(json(&done(&run)), ledger);
+    assert_eq!(parsed(&done(&run)), ledger);
     let again = at("again.txt");
     done(&[&run[..], &["--flame", &again]].concat());
     assert_eq!(read(&again), read(&text));
@@ -162,9 +159,9 @@ fn several_runs_are_several_profiles_or_stand_beside_each_other() {
     let recording = concat!(env!("CARGO_MANIFEST_DIR"), "/../recordings/settings.rec");
     let (text, scope) = (room.text("f.txt"), room.text("f"));
     let run = ["--json", "trace", "replay", recording, "--compare", "delta=off,on"];
-    let ledger = json(&done(&[&run[..], &["--flame", &text]].concat()));
+    let ledger = parsed(&done(&[&run[..], &["--flame", &text]].concat()));
     done(&[&run[..], &["--flame", &scope, "--flame-format", "speedscope"]].concat());
-    let (stacks, scope) = (folded(&read(&text)), json(&read(&scope)));
+    let (stacks, scope) = (folded(&read(&text)), parsed(&read(&scope)));
     for (n, variant) in ledger["variants"].as_array().unwrap().iter().enumerate() {
         let name = variant["variant"].as_str().unwrap();
         let own = speedscope(&scope, n);
@@ -267,12 +264,12 @@ fn whatever_files_are_called_a_mount_says_where_the_joules_went() {
     File::open(mnt).unwrap().sync_all().unwrap();
     done(&["unmount", &dir]);
 
-    let ledger = json(&read(&ledger));
+    let ledger = parsed(&read(&ledger));
     let lines = read(&text);
     assert!(!lines.contains(|c: char| c.is_control() && c != '\n') && !lines.contains('\u{202e}'));
     let stacks = folded(&lines);
     assert_eq!(stacks.values().sum::<u64>(), ledger["total_pj"].as_u64().unwrap());
-    assert_eq!(speedscope(&json(&read(&scope)), 0), stacks);
+    assert_eq!(speedscope(&parsed(&read(&scope)), 0), stacks);
     for name in hostile() {
         let found = stacks.keys().filter(|s| s[0] == "/" && bytes(&s[1]) == name && s.len() == 4);
         assert!(found.count() > 0, "{:?} cost nothing", String::from_utf8_lossy(&name));
@@ -318,7 +315,7 @@ fn a_process_pays_in_a_flame_graph_what_it_pays_in_the_table() {
     }
     let trace = trace.to_str().unwrap();
     let (text, of_top) = (room.text("f.folded"), room.text("top.folded"));
-    let ledger = json(&done(&["--json", "trace", "replay", trace, "--by-file", "100000", "--flame", &text]));
+    let ledger = parsed(&done(&["--json", "trace", "replay", trace, "--by-file", "100000", "--flame", &text]));
     let stacks = folded(&read(&text));
     assert_eq!(stacks.values().sum::<u64>(), ledger["total_pj"].as_u64().unwrap());
     let mut processes: BTreeMap<&str, u64> = BTreeMap::new();
@@ -326,7 +323,7 @@ fn a_process_pays_in_a_flame_graph_what_it_pays_in_the_table() {
     for line in ledger["files"].as_array().unwrap() {
         assert_eq!(processes.get(line["file"].as_str().unwrap()), line["pj"].as_u64().as_ref(), "{line}");
     }
-    let shown = json(done(&["--json", "top", "--from", trace, "--once", "--flame", &of_top]).lines().last().unwrap());
+    let shown = parsed(done(&["--json", "top", "--from", trace, "--once", "--flame", &of_top]).lines().last().unwrap());
     let stacks = folded(&read(&of_top));
     let total: u64 = shown["disks"].as_array().unwrap().iter().map(|d| d["pj"].as_u64().unwrap()).sum();
     assert_eq!(stacks.values().sum::<u64>(), total);

@@ -3,17 +3,14 @@
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 use std::sync::Arc;
 
 use format::superblock::SuperBlock;
 use format::{BLOCK, Block};
 
+use crate::program::run;
 use crate::room::Room;
-
-fn joulefs(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_joulefs")).args(args).output().unwrap()
-}
 
 fn code(out: &Output) -> Option<i32> {
     out.status.code()
@@ -25,7 +22,7 @@ fn said(out: &Output) -> String {
 
 fn made(room: &Room, features: &str) -> String {
     let image = room.text("v.img");
-    let out = joulefs(&["mkfs", &image, "--size", "64M", "--features", features]);
+    let out = run(&["mkfs", &image, "--size", "64M", "--features", features]);
     assert!(out.status.success(), "{}", said(&out));
     image
 }
@@ -38,11 +35,11 @@ fn a_superblock_copy_that_differs_is_restored_though_nothing_else_is_wrong() {
     // The last byte of the hot extensions: both copies stay valid.
     let file = fs::File::options().read(true).write(true).open(&image).unwrap();
     file.write_all_at(b"x", (BLOCK + format::superblock::OFFSET + 1100) as u64).unwrap();
-    let found = joulefs(&["fsck", &image]);
+    let found = run(&["fsck", &image]);
     assert!(code(&found) == Some(0) && said(&found).contains("superblock copies differ"), "{}", said(&found));
-    let out = joulefs(&["fsck", "--repair", &image]);
+    let out = run(&["fsck", "--repair", &image]);
     assert!(code(&out) == Some(1) && said(&out).contains("superblock copy 1 restored"), "{}", said(&out));
-    let again = joulefs(&["fsck", "--repair", &image]);
+    let again = run(&["fsck", "--repair", &image]);
     assert!(code(&again) == Some(0) && !said(&again).contains("differ"), "{}", said(&again));
 }
 
@@ -53,7 +50,7 @@ fn a_torn_checkpoint_pack_is_written_anew_though_nothing_else_is_wrong() {
     let tree = room.path("in");
     fs::create_dir(&tree).unwrap();
     fs::write(tree.join("file"), b"contents").unwrap();
-    assert!(joulefs(&["cp", "-r", &room.text("in"), &format!("{image}:/")]).status.success());
+    assert!(run(&["cp", "-r", &room.text("in"), &format!("{image}:/")]).status.success());
     let all = fs::read(&image).unwrap();
     let sb = SuperBlock::check(<&Block>::try_from(&all[..BLOCK]).unwrap()).unwrap();
     let version = |pack: usize| {
@@ -63,12 +60,12 @@ fn a_torn_checkpoint_pack_is_written_anew_though_nothing_else_is_wrong() {
     let older = usize::from(version(0) > version(1));
     let file = fs::File::options().write(true).open(&image).unwrap();
     file.write_all_at(b"torn", ((sb.cp.0 as usize + 512 * older) * BLOCK) as u64).unwrap();
-    let found = joulefs(&["fsck", &image]);
+    let found = run(&["fsck", &image]);
     assert!(code(&found) == Some(0) && said(&found).contains("checkpoint pack"), "{}", said(&found));
-    assert_eq!(code(&joulefs(&["fsck", "--repair", &image])), Some(1));
-    let again = joulefs(&["fsck", &image]);
+    assert_eq!(code(&run(&["fsck", "--repair", &image])), Some(1));
+    let again = run(&["fsck", &image]);
     assert!(code(&again) == Some(0) && !said(&again).contains("checkpoint pack"), "{}", said(&again));
-    assert_eq!(joulefs(&["cat", &format!("{image}:/in/file")]).stdout, b"contents");
+    assert_eq!(run(&["cat", &format!("{image}:/in/file")]).stdout, b"contents");
 }
 
 /// A damaged volume with a file synced after the last checkpoint.
@@ -106,23 +103,23 @@ fn damaged_and_unclean(room: &Room) -> String {
 fn a_refusal_to_lose_what_was_synced_says_what_it_is_how_to_save_and_how_to_go_on() {
     let room = Room::new();
     let image = damaged_and_unclean(&room);
-    let listed = joulefs(&["fsck", &image]);
+    let listed = run(&["fsck", &image]);
     assert!(code(&listed) == Some(4) && said(&listed).contains("\"/promised\""), "{}", said(&listed));
     let before = fs::read(&image).unwrap();
-    let out = joulefs(&["fsck", "--repair", &image]);
+    let out = run(&["fsck", "--repair", &image]);
     let text = said(&out);
     assert_eq!((code(&out), text.lines().count()), (Some(8), 1), "{text}");
     for word in ["--give-up-synced", "--norecovery", "Mount the volume", "1 files were fsynced"] {
         assert!(text.contains(word), "{word}: {text}");
     }
     assert!(before == fs::read(&image).unwrap(), "a refused repair wrote");
-    let saved = joulefs(&["cp", "-r", "--norecovery", &format!("{image}:/"), &room.text("saved")]);
+    let saved = run(&["cp", "-r", "--norecovery", &format!("{image}:/"), &room.text("saved")]);
     assert!(saved.status.success() && fs::read(room.path("saved/kept")).unwrap() == [7; 50_000], "{}", said(&saved));
-    let out = joulefs(&["fsck", "--repair", "--give-up-synced", &image]);
+    let out = run(&["fsck", "--repair", "--give-up-synced", &image]);
     assert!(code(&out) == Some(1) && said(&out).contains("discarded: synced after"), "{}", said(&out));
-    let after = joulefs(&["fsck", &image]);
+    let after = run(&["fsck", &image]);
     assert!(code(&after) == Some(0) && !said(&after).contains("synced"), "{}", said(&after));
-    assert_eq!(joulefs(&["cat", &format!("{image}:/kept")]).stdout, [7; 50_000]);
+    assert_eq!(run(&["cat", &format!("{image}:/kept")]).stdout, [7; 50_000]);
 }
 
 #[test]
@@ -133,11 +130,11 @@ fn a_repair_that_stops_says_what_it_did_before() {
     file.write_all_at(b"x", (BLOCK + format::superblock::OFFSET + 1100) as u64).unwrap();
     let copy = room.text("copy.img");
     fs::copy(&image, &copy).unwrap();
-    let out = joulefs(&["fsck", "--repair", &image]);
+    let out = run(&["fsck", "--repair", &image]);
     let text = said(&out);
     assert_eq!((code(&out), text.lines().count()), (Some(8), 2), "{text}");
     assert!(text.contains("repaired: superblock copy 1 restored") && text.contains("--give-up-synced"), "{text}");
-    let out = joulefs(&["--json", "fsck", "--repair", &copy]);
+    let out = run(&["--json", "fsck", "--repair", &copy]);
     let said: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
     assert_eq!((code(&out), &said["repaired"]), (Some(8), &serde_json::json!(["superblock copy 1 restored"])));
     assert!(said["error"].as_str().unwrap().contains("--give-up-synced"), "{said}");
@@ -149,7 +146,7 @@ fn newest_is_wrong(room: &Room) -> String {
     let image = made(room, "modern");
     for name in ["early", "late"] {
         fs::write(room.path(name), [7; 50_000]).unwrap();
-        let out = joulefs(&["cp", &room.text(name), &format!("{image}:/{name}")]);
+        let out = run(&["cp", &room.text(name), &format!("{image}:/{name}")]);
         assert!(out.status.success(), "{}", said(&out));
     }
     let mut all = fs::read(&image).unwrap();
@@ -187,35 +184,35 @@ fn a_newest_checkpoint_that_is_wrong_is_never_passed_over_in_silence() {
         &["mount", &image, &dir],
     ];
     for command in commands {
-        let out = joulefs(command);
+        let out = run(command);
         let text = said(&out);
         for word in ["valid_block_count", "joulefs fsck --repair", "joulefs rescue", "--checkpoint older"] {
             assert!(!out.status.success() && text.contains(word), "{command:?}: {text}");
         }
     }
-    assert_eq!(code(&joulefs(&["fsck", &image])), Some(4));
+    assert_eq!(code(&run(&["fsck", &image])), Some(4));
     // The older one is used only on request, and then nothing is written.
     let before = fs::read(&image).unwrap();
-    let older = joulefs(&["ls", "--checkpoint", "older", &root]);
+    let older = run(&["ls", "--checkpoint", "older", &root]);
     assert!(
         older.status.success() && said(&older).contains("early") && !said(&older).contains("late"),
         "{}",
         said(&older)
     );
-    let read = joulefs(&["cat", "--checkpoint", "older", &format!("{root}early")]);
+    let read = run(&["cat", "--checkpoint", "older", &format!("{root}early")]);
     assert_eq!(read.stdout, [7; 50_000]);
-    let checked = joulefs(&["fsck", "--checkpoint", "older", &image]);
+    let checked = run(&["fsck", "--checkpoint", "older", &image]);
     assert_eq!(code(&checked), Some(0), "{}", said(&checked));
     assert!(before == fs::read(&image).unwrap(), "reading wrote");
     // A repair keeps everything; a repair with the older checkpoint makes that one current.
     let kept = room.text("kept.img");
     fs::copy(&image, &kept).unwrap();
-    assert_eq!(code(&joulefs(&["fsck", "--repair", &kept])), Some(1));
-    assert_eq!(joulefs(&["cat", &format!("{kept}:/late")]).stdout, [7; 50_000]);
+    assert_eq!(code(&run(&["fsck", "--repair", &kept])), Some(1));
+    assert_eq!(run(&["cat", &format!("{kept}:/late")]).stdout, [7; 50_000]);
     judges::oracle::tools::assert_fsck_clean(Path::new(&kept));
-    let out = joulefs(&["fsck", "--repair", "--checkpoint", "older", &image]);
+    let out = run(&["fsck", "--repair", "--checkpoint", "older", &image]);
     assert!(code(&out) == Some(1) && said(&out).contains("discarded"), "{}", said(&out));
-    let listed = joulefs(&["ls", &root]);
+    let listed = run(&["ls", &root]);
     assert!(listed.status.success() && said(&listed).contains("early") && !said(&listed).contains("late"));
     judges::oracle::tools::assert_fsck_clean(Path::new(&image));
 }
@@ -234,7 +231,7 @@ fn where_nothing_can_be_repaired_rescue_is_named() {
     let commands: [&[&str]; 4] =
         [&["ls", &root], &["mount", &image, &dir], &["fsck", &image], &["fsck", "--repair", &image]];
     for command in commands {
-        let out = joulefs(command);
+        let out = run(command);
         assert!(!out.status.success() && said(&out).contains("joulefs rescue"), "{command:?}: {}", said(&out));
     }
 }

@@ -198,7 +198,7 @@ fn what_a_command_could_not_begin_leaves_no_recording() {
     done(&["mkfs", &image, "--size", "100M"]);
     refused(&["mount", &image, &dir, "-f", "--record", &record, "-o", "stats=/no/such/s"], &["stats=/no/such/s"]);
     let image = room.text("out/new.img");
-    let device = ["device", "--nbd", &format!("unix:{dir}/s"), "--image", &image, "--size", "10T"];
+    let device = ["device", &dir, "--image", &image, "--size", "10T"];
     misused(&device, &["--size 10T", "too large to simulate"]);
     assert_eq!(names(&room.path("out")), [""; 0]);
 }

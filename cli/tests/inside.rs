@@ -7,12 +7,9 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::program::json;
 use crate::room::Room;
 use crate::typed::{done, joulefs, misused, refused};
-
-fn json(args: &[&str]) -> Value {
-    serde_json::from_str(&done(&[&["--json"], args].concat())).unwrap()
-}
 
 /// The output of a Linux program, in the C locale.
 fn theirs(line: &str, dir: &Path) -> String {

@@ -8,6 +8,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::program::fits;
 use crate::room::Room;
 use crate::typed::{Ran, done, joulefs, misused, refused};
 
@@ -33,12 +34,6 @@ fn volume(room: &Room) -> String {
 fn json(args: &[&str]) -> (i32, Value) {
     let ran = joulefs(&[&["--json"], args].concat());
     (ran.code, serde_json::from_str(&ran.out).unwrap_or_else(|e| panic!("{e}: {}", ran.out)))
-}
-
-#[track_caller]
-fn fits(text: &str) {
-    assert!(text.lines().count() <= 40, "{text}");
-    assert!(text.lines().all(|l| l.chars().count() <= 100), "{text}");
 }
 
 #[test]

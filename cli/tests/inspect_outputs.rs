@@ -7,6 +7,7 @@ use ::parquet::file::reader::{FileReader, SerializedFileReader};
 use ::parquet::record::{Field, Row};
 use serde_json::Value;
 
+use crate::program::fits;
 use crate::room::Room;
 use crate::typed::{done, joulefs, misused, refused};
 
@@ -24,12 +25,6 @@ fn worn(room: &Room) -> String {
     let image = room.text("worn.img");
     done(&["age", &image, "--recipe", "full-fragmented", "--size", "256M", "--seed", "1"]);
     image
-}
-
-#[track_caller]
-fn fits(text: &str) {
-    assert!(text.lines().count() <= 40, "{text}");
-    assert!(text.lines().all(|l| l.chars().count() <= 100), "{text}");
 }
 
 fn rows(path: &std::path::Path) -> Vec<Row> {

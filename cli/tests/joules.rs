@@ -4,14 +4,11 @@
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::Path;
-use std::process::{Command, Output};
 use std::time::Duration;
 
 use serde_json::Value;
 
-fn run(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_joulefs")).args(args).output().unwrap()
-}
+use crate::program::{parsed, run};
 
 fn joulefs(args: &[&str]) -> String {
     let out = run(args);
@@ -28,10 +25,6 @@ impl Drop for Mounted<'_> {
             let _ = run(&["unmount", self.0]);
         }
     }
-}
-
-fn json(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"))
 }
 
 fn sum<'v>(values: impl IntoIterator<Item = &'v Value>, field: Option<&str>) -> u64 {
@@ -110,7 +103,7 @@ fn a_mount_on_a_metered_device_says_what_each_file_cost() {
     (0..10).for_each(|i| fs::write(mnt.join(format!("small{i}")), b"a line").unwrap());
     File::open(mnt).unwrap().sync_all().unwrap();
 
-    let live = || json(&fs::read_to_string(&ledger).unwrap());
+    let live = || parsed(&fs::read_to_string(&ledger).unwrap());
     let tries = 300;
     let seen = (0..tries).map(|_| live()).find(|l| {
         std::thread::sleep(Duration::from_millis(100));
@@ -160,18 +153,18 @@ fn a_replayed_recording_says_what_each_file_cost_and_repeats() {
         joulefs(&[&["replay", file, "--profile", "oneplus8t-ufs31", "--json"], more].concat())
     };
     let text = again(&calls, &[]);
-    let ledger = json(&text);
+    let ledger = parsed(&text);
     total(&ledger);
     assert!(of_file_in(&ledger, "/d/large", "dram_pj") > 30 * of_file_in(&ledger, "/small", "dram_pj"));
     assert!(of_file(&ledger, "<deleted> /gone") > 0);
     assert_eq!(text, again(&calls, &[]), "virtual time repeats to the last picojoule");
 
-    let few = json(&again(&calls, &["--by-file", "1"]));
+    let few = parsed(&again(&calls, &["--by-file", "1"]));
     assert_eq!(total(&few), total(&ledger));
     assert!(has(&few, "/d/large") && !has(&few, "/small") && has(&few, "<"));
 
     // Requests have an inode number, not a name.
-    let requests = json(&again(&requests, &[]));
+    let requests = parsed(&again(&requests, &[]));
     total(&requests);
     assert!(has(&requests, "<inode ") && has(&requests, "<no file>"));
 }

@@ -6,22 +6,10 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-fn joulefs() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_joulefs"))
-}
-
-fn text(out: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
-}
+use crate::program::{command, done, text};
 
 fn run(args: &[&str]) -> Output {
-    joulefs().args(args).output().unwrap()
-}
-
-fn done(args: &[&str]) -> String {
-    let out = run(args);
-    assert!(out.status.success(), "joulefs {args:?}: {}", text(&out));
-    text(&out)
+    command().args(args).output().unwrap()
 }
 
 /// Exit code 1 and one line that contains all of `words`.
@@ -48,7 +36,7 @@ struct Mounted<'d>(&'d Path);
 impl Drop for Mounted<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let _ = joulefs().arg("unmount").arg(self.0).output();
+            let _ = command().arg("unmount").arg(self.0).output();
         }
     }
 }
@@ -87,7 +75,7 @@ fn sigterm_leaves_a_clean_volume() {
     let (image, dir) = (at("v.img"), at("mnt"));
     fs::create_dir(&dir).unwrap();
     done(&["mkfs", &image, "--size", "64M"]);
-    let mut mount = joulefs().args(["mount", "-f", &image, &dir]).spawn().unwrap();
+    let mut mount = command().args(["mount", "-f", &image, &dir]).spawn().unwrap();
     let _guard = Mounted(Path::new(&dir));
     let file = Path::new(&dir).join("f");
     let mounted = || fs::read_to_string("/proc/self/mounts").unwrap().contains(&dir);

@@ -4,25 +4,13 @@ use std::fs;
 use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
-fn joulefs() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_joulefs"))
-}
-
-fn text(out: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
-}
-
-fn done(args: &[&str]) -> String {
-    let out = joulefs().args(args).output().unwrap();
-    assert!(out.status.success(), "joulefs {args:?}: {}", text(&out));
-    text(&out)
-}
+use crate::program::{command, done, text};
 
 /// Exit code and one line that contains all of `words`.
 fn ends(code: i32, args: &[&str], words: &[&str]) {
-    let out = joulefs().args(args).output().unwrap();
+    let out = command().args(args).output().unwrap();
     let said = text(&out);
     assert_eq!(out.status.code(), Some(code), "joulefs {args:?}: {said}");
     assert_eq!(said.trim_end().lines().count(), 1, "joulefs {args:?}: one line, not:\n{said}");
@@ -49,7 +37,7 @@ impl Room {
 impl Drop for Room {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let _ = joulefs().arg("unmount").arg(self.mnt()).output();
+            let _ = command().arg("unmount").arg(self.mnt()).output();
         }
     }
 }
@@ -255,28 +243,28 @@ fn a_recording_with_contents_that_is_cut_short_is_replayed_up_to_there_and_one_o
     let whole = fs::read(&rec).unwrap();
     let cut = room.at("cut.rec");
     fs::write(&cut, &whole[..whole.len() * 2 / 3]).unwrap();
-    let out = joulefs().args(["replay", &cut]).output().unwrap();
+    let out = command().args(["replay", &cut]).output().unwrap();
     let said = text(&out);
     assert!(said.contains("cut short at byte") && said.contains("calls"), "{said}");
     assert_eq!(out.status.code(), Some(1), "what was not read may cost more");
-    let out = joulefs().args(["--json", "replay", &cut]).output().unwrap();
+    let out = command().args(["--json", "replay", &cut]).output().unwrap();
     let one: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
     assert!(out.status.code() == Some(1) && one["damage"].as_str().unwrap().contains("cut short"), "{one}");
     let mut bad = whole.clone();
     bad[whole.len() / 2] ^= 4;
     // The trace commands report the damage with the results before it, and keep these on request.
-    let out = joulefs().args(["trace", "replay", &cut, "--back-to-back"]).output().unwrap();
+    let out = command().args(["trace", "replay", &cut, "--back-to-back"]).output().unwrap();
     assert_eq!(out.status.code(), Some(1));
     assert!(text(&out).contains("ends in the middle of a record") && text(&out).contains("calls:"), "{}", text(&out));
     let shared = room.at("shared.rec");
     ends(1, &["trace", "convert", &cut, "--to", "calls", "--output", &shared], &["cut.rec", "in the middle"]);
     assert!(!Path::new(&shared).exists());
     let out =
-        joulefs().args(["trace", "convert", &cut, "--to", "calls", "--output", &shared, "--until-damage"]).output();
+        command().args(["trace", "convert", &cut, "--to", "calls", "--output", &shared, "--until-damage"]).output();
     assert_eq!(out.unwrap().status.code(), Some(1));
     assert!(done(&["trace", "stat", &shared]).contains("calls in"));
     fs::write(&cut, &bad).unwrap();
-    let out = joulefs().args(["replay", &cut]).output().unwrap();
+    let out = command().args(["replay", &cut]).output().unwrap();
     assert_eq!(out.status.code(), Some(1));
     assert!(text(&out).contains("damaged at byte"), "{}", text(&out));
     bad = whole;

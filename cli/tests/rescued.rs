@@ -5,23 +5,16 @@ use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use format::inode::{self, RawInode};
 use format::superblock::SuperBlock;
 use format::{BLOCK, Block, node};
 use serde_json::Value;
 
+use crate::program::run;
 use crate::room::Room;
-
-fn joulefs(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_joulefs")).args(args).output().unwrap()
-}
-
-fn done(args: &[&str]) {
-    let out = joulefs(args);
-    assert!(out.status.success(), "joulefs {args:?}: {}", String::from_utf8_lossy(&out.stderr));
-}
+use crate::typed::done;
 
 fn bytes(seed: u32, len: usize) -> Vec<u8> {
     let mut x = seed.wrapping_mul(2_654_435_761) | 1;
@@ -91,7 +84,7 @@ fn wipe(image: &Path) {
 fn report(args: &[&str]) -> (Option<i32>, Value) {
     let mut all = vec!["--json", "rescue"];
     all.extend(args);
-    let out = joulefs(&all);
+    let out = run(&all);
     let text = String::from_utf8_lossy(&out.stdout);
     let said = serde_json::from_str(&text).unwrap_or_else(|e| {
         panic!("{e}: {text} {}", String::from_utf8_lossy(&out.stderr));
@@ -191,15 +184,15 @@ fn a_volume_that_sload_filled_comes_back() {
     let (tree, image) = (room.path("in"), room.text("v.img"));
     plant(&tree);
     File::create(&image).unwrap().set_len(300 << 20).unwrap();
-    let run = |program: &str, args: &[&str]| {
+    let tool = |program: &str, args: &[&str]| {
         let out = Command::new(program).args(args).output().expect("f2fs-tools are needed");
         assert!(out.status.success(), "{program}: {}", String::from_utf8_lossy(&out.stderr));
     };
-    run("mkfs.f2fs", &["-q", &image]);
+    tool("mkfs.f2fs", &["-q", &image]);
     let out = Command::new("sload.f2fs").args(["-f", &room.text("in"), "-t", "/", &image]).output().unwrap();
     assert!(out.stdout.windows(4).any(|w| w == b"Done"), "{}", String::from_utf8_lossy(&out.stdout));
     // The files created by sload.f2fs, with holes, as copied from the intact volume.
-    joulefs(&["cp", "-r", &format!("{image}:/"), &room.text("intact")]);
+    run(&["cp", "-r", &format!("{image}:/"), &room.text("intact")]);
     wipe(&room.path("v.img"));
     let (_, said) = report(&[&image, &room.text("out")]);
     assert_eq!(listing(&room.path("intact")), listing(&room.path("out")), "{said}");
@@ -262,7 +255,7 @@ fn an_image_cut_short_gives_every_file_whose_blocks_are_left() {
         short[cut..].fill(0);
         fs::write(room.path("short.img"), short).unwrap();
         let (there, out) = (room.path(&format!("there_{cut}")), room.path(&format!("out_{cut}")));
-        joulefs(&["cp", "-r", &format!("{}:/", room.text("short.img")), &there.display().to_string()]);
+        run(&["cp", "-r", &format!("{}:/", room.text("short.img")), &there.display().to_string()]);
         let there = listing(&there);
         fs::write(room.path("cut.img"), &wiped[..cut]).unwrap();
         let (code, said) = report(&[&room.text("cut.img"), &out.display().to_string()]);
@@ -305,7 +298,7 @@ fn deleted_files_are_named_as_such_and_come_only_when_asked_for() {
     report(&[&image, &room.text("all"), "--doubtful"]);
     assert!(fs::read(room.path("all").join(&deleted[0][1..])).unwrap() == bytes(2, 50_000));
     // After its blocks are reused, it is doubtful.
-    let out = joulefs(&["rescue", &image, &room.text("all")]);
+    let out = run(&["rescue", &image, &room.text("all")]);
     assert_eq!(out.status.code(), Some(2), "a directory that is not empty was taken");
     assert_eq!(String::from_utf8_lossy(&out.stderr).lines().count(), 1);
 }
@@ -373,7 +366,7 @@ fn hostile_bytes_end_in_a_report_and_write_nothing_elsewhere() {
             all[at] ^= 1 << (pick % 8);
         }
         fs::write(&image, all).unwrap();
-        let out = joulefs(&["--json", "rescue", &image, &room.text(&format!("flip{seed}")), "--doubtful"]);
+        let out = run(&["--json", "rescue", &image, &room.text(&format!("flip{seed}")), "--doubtful"]);
         assert!(matches!(out.status.code(), Some(0 | 1)), "{seed}: {}", String::from_utf8_lossy(&out.stderr));
     }
 }
@@ -382,7 +375,7 @@ fn hostile_bytes_end_in_a_report_and_write_nothing_elsewhere() {
 fn an_image_without_a_volume_is_one_line() {
     let room = Room::new();
     fs::write(room.path("noise.img"), bytes(1, 4 << 20)).unwrap();
-    let out = joulefs(&["rescue", &room.text("noise.img"), &room.text("out")]);
+    let out = run(&["rescue", &room.text("noise.img"), &room.text("out")]);
     assert_eq!(out.status.code(), Some(1));
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
     assert!(said.lines().count() == 1 && said.contains("no F2FS volume found"), "{said}");

@@ -8,6 +8,7 @@ use ::parquet::record::{Field, Row};
 use serde_json::Value;
 
 use crate::parquet_rows::{cell, rows, sums, text, whole};
+use crate::program::json;
 use crate::room::Room;
 use crate::typed::{done, misused, refused};
 
@@ -21,10 +22,6 @@ fn calls() -> String {
 
 fn requests() -> String {
     here("trace/fixtures/blktrace/vdb.blktrace.zst")
-}
-
-fn json(args: &[&str]) -> Value {
-    serde_json::from_str(&done(&[&["--json"], args].concat())).unwrap()
 }
 
 /// Runs a command line twice, for its answer and for its rows, and compares the two.

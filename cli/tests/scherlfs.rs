@@ -3,25 +3,11 @@
 
 use std::fs;
 use std::os::unix::fs::FileExt;
-use std::process::{Command, Output};
 
 use serde_json::Value;
 
+use crate::program::{done, run, text};
 use crate::room::Room;
-
-fn run(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_joulefs")).args(args).output().unwrap()
-}
-
-fn text(out: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
-}
-
-fn done(args: &[&str]) -> String {
-    let out = run(args);
-    assert!(out.status.success(), "joulefs {args:?}: {}", text(&out));
-    text(&out)
-}
 
 fn json(args: &[&str]) -> Value {
     let out = run(args);

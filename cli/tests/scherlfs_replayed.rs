@@ -4,15 +4,9 @@
 use std::fmt::Write as _;
 use std::fs;
 
-use serde_json::Value;
-
+use crate::program::json;
 use crate::room::Room;
 use crate::typed::{done, misused, refused};
-
-#[track_caller]
-fn json(args: &[&str]) -> Value {
-    serde_json::from_str(&done(&[args, &["--json"]].concat())).unwrap()
-}
 
 /// Appends to a log with syncs, scattered changes of a database, a read of a picture, and a file rewritten and renamed.
 fn calls() -> String {

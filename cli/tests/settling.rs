@@ -3,9 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-fn joulefs(dir: &Path, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_joulefs")).args(args).current_dir(dir).output().unwrap()
-}
+use crate::program::run_in;
 
 fn said(out: &Output) -> String {
     assert!(out.status.success(), "{out:?}");
@@ -21,7 +19,7 @@ fn fsck_f2fs(dir: &Path) -> bool {
 #[test]
 fn a_volume_is_made_for_deltas_or_comes_to_hold_them_and_is_settled() {
     let dir = tempfile::tempdir().unwrap();
-    let run = |args: &[&str]| joulefs(dir.path(), args);
+    let run = |args: &[&str]| run_in(dir.path(), args);
     said(&run(&["mkfs", "v.img", "--size", "64M", "--features", "modern,delta"]));
     assert!(said(&run(&["info", "v.img"])).contains("deltas             0 in 0 files"));
     assert!(!fsck_f2fs(dir.path()));
@@ -39,7 +37,7 @@ fn a_volume_is_made_for_deltas_or_comes_to_hold_them_and_is_settled() {
 #[test]
 fn a_volume_that_cannot_hold_deltas_is_told_why() {
     let dir = tempfile::tempdir().unwrap();
-    let run = |args: &[&str]| joulefs(dir.path(), args);
+    let run = |args: &[&str]| run_in(dir.path(), args);
     let out = run(&["mkfs", "v.img", "--size", "64M", "--features", "extra_attr,delta"]);
     let error = String::from_utf8_lossy(&out.stderr).into_owned();
     assert!(out.status.code() == Some(2) && error.contains("delta needs inode_checksum"), "{error}");

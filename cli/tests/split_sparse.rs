@@ -2,17 +2,10 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
+use crate::program::{run, said};
 use crate::room::Room;
-
-fn joulefs(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_joulefs")).args(args).output().unwrap()
-}
-
-fn said(out: &Output) -> String {
-    String::from_utf8_lossy(&out.stderr).into_owned()
-}
 
 /// A tree of files without zeroes, its sparse image, and that image split into `NAME.0`, `NAME.1`, ...; returns the
 /// number of pieces.
@@ -24,7 +17,7 @@ fn split(room: &Room, name: &str, most: u32) -> usize {
         fs::write(tree.join(format!("file{n}")), contents).unwrap();
     }
     let image = room.text("sparse.img");
-    let out = joulefs(&["mkfs", &image, "--from", &room.text("in"), "--sparse"]);
+    let out = run(&["mkfs", &image, "--from", &room.text("in"), "--sparse"]);
     assert!(out.status.success(), "{}", said(&out));
     let tool = Command::new("simg2simg").args([&image, &room.text(name), &most.to_string()]).output();
     let tool = tool.expect("simg2simg is needed: install the Debian package android-sdk-libsparse-utils");
@@ -47,10 +40,10 @@ fn pieces_beside_each_other_are_one_image_whichever_is_named() {
     let pieces = split(&room, "system.img", 1 << 20);
     for n in [0, 1, pieces / 2, pieces - 1] {
         let piece = room.text(&format!("system.img.{n}"));
-        let out = joulefs(&["fsck", &piece]);
+        let out = run(&["fsck", &piece]);
         assert!(out.status.success(), "{}", said(&out));
         let copy = room.path(&format!("out{n}"));
-        let out = joulefs(&["cp", "-r", &format!("{piece}:/"), copy.to_str().unwrap()]);
+        let out = run(&["cp", "-r", &format!("{piece}:/"), copy.to_str().unwrap()]);
         assert!(out.status.success(), "{}", said(&out));
         assert_same(&room, &copy);
     }
@@ -61,7 +54,7 @@ fn pieces_beside_each_other_are_one_image_whichever_is_named() {
     }
     let copy = room.path("renamed");
     let first = format!("{}:/", room.text("super.img_sparsechunk1"));
-    let out = joulefs(&["cp", "-r", &first, copy.to_str().unwrap()]);
+    let out = run(&["cp", "-r", &first, copy.to_str().unwrap()]);
     assert!(out.status.success(), "{}", said(&out));
     assert_same(&room, &copy);
 }
@@ -88,7 +81,7 @@ fn a_piece_alone_is_refused_by_every_command_and_the_next_step_is_named() {
             &["cat", &file],
         ];
         for args in commands {
-            let out = joulefs(args);
+            let out = run(args);
             assert!(!out.status.success(), "{args:?}");
             assert!(said(&out).contains("piece of a split Android sparse image"), "{args:?}: {}", said(&out));
             assert!(said(&out).contains("simg2img PIECE... whole.img"), "{args:?}: {}", said(&out));
@@ -103,10 +96,10 @@ fn a_missing_piece_is_missed_and_rescue_makes_no_zeroes_of_it() {
     let room = Room::new();
     let pieces = split(&room, "p", 1 << 20);
     fs::remove_file(room.path(&format!("p.{}", pieces - 1))).unwrap();
-    let out = joulefs(&["fsck", &room.text("p.0")]);
+    let out = run(&["fsck", &room.text("p.0")]);
     assert_eq!(out.status.code(), Some(8), "{}", said(&out));
     assert!(said(&out).contains(&format!("{} pieces", pieces - 1)), "{}", said(&out));
-    let out = joulefs(&["rescue", &room.text("p.0"), &room.text("rescued")]);
+    let out = run(&["rescue", &room.text("p.0"), &room.text("rescued")]);
     assert_eq!(out.status.code(), Some(1), "{}", said(&out));
     let mut whole = 0;
     for n in 0..20 {
@@ -125,9 +118,9 @@ fn a_whole_image_is_read_alone_though_its_neighbour_has_the_next_number() {
     split(&room, "p", 64 << 20 >> 4);
     fs::copy(room.path("sparse.img"), room.path("disk.0")).unwrap();
     fs::copy(room.path("sparse.img"), room.path("disk.1")).unwrap();
-    let out = joulefs(&["fsck", &room.text("disk.0")]);
+    let out = run(&["fsck", &room.text("disk.0")]);
     assert!(out.status.success(), "{}", said(&out));
-    let out = joulefs(&["cp", "-r", &format!("{}:/", room.text("disk.1")), &room.text("out")]);
+    let out = run(&["cp", "-r", &format!("{}:/", room.text("disk.1")), &room.text("out")]);
     assert!(out.status.success(), "{}", said(&out));
     assert_same(&room, &room.path("out"));
 }

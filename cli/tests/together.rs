@@ -2,6 +2,7 @@
 
 mod browser;
 mod parquet_rows;
+mod program;
 mod room;
 mod theirs;
 mod typed;
@@ -45,7 +46,6 @@ mod last_word;
 mod measure;
 mod mounting;
 mod nameless;
-mod nbd;
 mod notebooks;
 mod ownership;
 mod recorded_contents;
@@ -57,7 +57,6 @@ mod scherlfs_replayed;
 mod settling;
 mod split_sparse;
 mod top;
-mod top_alumet;
 mod top_files;
 mod top_kernel;
 mod top_mount;

@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+use crate::program::json;
 use crate::room::Room;
 use crate::typed::{done, joulefs, misused, refused};
 
@@ -25,10 +26,6 @@ const RECORDINGS: [&str; 5] = [
     "blktrace/vdb.blktrace.zst",
     "perfetto/events.pftrace.zst",
 ];
-
-fn json(args: &[&str]) -> Value {
-    serde_json::from_str(&done(&[args, &["--json"]].concat())).unwrap()
-}
 
 /// The JSON objects printed, one per line.
 fn lines(args: &[&str]) -> Vec<Value> {

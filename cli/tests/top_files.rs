@@ -6,16 +6,12 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::program::json;
 use crate::room::Room;
-use crate::typed::done;
 
 fn fixture(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../trace/fixtures/ftrace").join(name);
     path.to_str().unwrap().to_owned()
-}
-
-fn json(args: &[&str]) -> Value {
-    serde_json::from_str(&done(&[args, &["--json"]].concat())).unwrap()
 }
 
 fn text(file: &str) -> String {

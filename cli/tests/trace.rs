@@ -6,6 +6,7 @@ use std::fs;
 
 use serde_json::Value;
 
+use crate::program::json;
 use crate::room::Room;
 use crate::typed::{done, joulefs, misused, refused};
 
@@ -31,10 +32,6 @@ fn msr(requests: u64) -> (String, Vec<(bool, u64, u64)>) {
         at += bytes;
     }
     (text, list)
-}
-
-fn json(args: &[&str]) -> Value {
-    serde_json::from_str(&done(&[args, &["--json"]].concat())).unwrap()
 }
 
 #[test]

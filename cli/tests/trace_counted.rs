@@ -7,16 +7,13 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+use crate::program::json;
 use crate::room::Room;
 use crate::typed::{done, joulefs, misused};
 
 fn fixture(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../trace/fixtures/stacked").join(name);
     path.to_str().unwrap().to_owned()
-}
-
-fn json(args: &[&str]) -> Value {
-    serde_json::from_str(&done(&[args, &["--json"]].concat())).unwrap()
 }
 
 fn plain(file: &str) -> String {

@@ -6,12 +6,9 @@ use std::fs;
 
 use serde_json::Value;
 
+use crate::program::json;
 use crate::room::Room;
 use crate::typed::{done, joulefs, misused, refused};
-
-fn json(args: &[&str]) -> Value {
-    serde_json::from_str(&done(&[args, &["--json"]].concat())).unwrap()
-}
 
 /// Seconds per day.
 const DAY: u64 = 86_400;

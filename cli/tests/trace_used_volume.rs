@@ -5,12 +5,9 @@ use std::fs;
 
 use serde_json::Value;
 
+use crate::program::json;
 use crate::room::Room;
 use crate::typed::{done, joulefs, misused, refused};
-
-fn json(args: &[&str]) -> Value {
-    serde_json::from_str(&done(&[args, &["--json"]].concat())).unwrap()
-}
 
 /// Fills a database of 2,000 blocks, then changes blocks all over it for a minute, with occasional fsyncs; reads an
 /// existing picture.

@@ -5,12 +5,9 @@ use std::fs;
 
 use serde_json::Value;
 
+use crate::program::json;
 use crate::room::Room;
-use crate::typed::{done, refused};
-
-fn json(args: &[&str]) -> Value {
-    serde_json::from_str(&done(&[args, &["--json"]].concat())).unwrap()
-}
+use crate::typed::refused;
 
 /// An iolog of 256 KiB writes to these places, with a flush at the end.
 fn writes(places: impl Iterator<Item = u64>) -> String {

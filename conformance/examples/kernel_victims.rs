@@ -1,7 +1,7 @@
-//! Records which segments Linux's F2FS chooses to clean and to fill, as `conformance/fixtures/gc/NAME-6.12.txt`.
+//! Records which segments Linux's F2FS chooses to clean and to fill, as `conformance/fixtures/gc/NAME-6.12.txt.zst`.
 //!
 //! The images are made here, in virtual time, so that their segments differ in age by weeks; the kernel then works on
-//! them as a process. Needs `scripts/install-tools kernel`, and half a minute for each recording. Times differ from run
+//! them as a process. Needs `scripts/install-tools kernel`, zstd, and half a minute for each recording. Times differ from run
 //! to run, so recordings are not reproducible byte for byte; each is consistent.
 //!
 //!     cargo run -p joulefs-conformance --example kernel_victims -- [NAME...]
@@ -11,6 +11,7 @@ use std::process::ExitCode;
 
 use judges::oracle::cleaning::record;
 use judges::oracle::linux::Linux;
+use judges::oracle::recorded::pack;
 use judges::oracle::victims::{Fixture, Step};
 use trials::worn::{BATCHES, Image, LARGE, SECTIONS, SMALL};
 
@@ -167,7 +168,9 @@ fn make(name: &str, image: Image, script: &str) -> Outcome<String> {
     let text = fixture.to_string();
     let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/gc");
     std::fs::create_dir_all(&place)?;
-    std::fs::write(place.join(format!("{name}-{}.txt", series(&fixture.kernel))), &text)?;
+    let plain = work.path().join(format!("{name}-{}.txt", series(&fixture.kernel)));
+    std::fs::write(&plain, &text)?;
+    pack(&plain, &place)?;
     Ok(summary(&fixture, text.len()))
 }
 

@@ -10,15 +10,12 @@
 //! WORK is one of `lab::uncached::calls::Work` as TOML. The volume is `/dev/ubda`. `uncached_pack` explains the reads
 //! of `/dev/ubdb`. Each stage has a separate mount. Before each call the kernel drops all clean pages, of files and of
 //! metadata, but not names and inodes; a call that writes ends with a sync of the volume and a flush of the disk.
-//! `OUT/raw.N` is the kernel's trace of `block_rq_issue` for stage N. With UNCACHED_REST=SECONDS in its environment, it
-//! prints where a stage begins and ends, and rests there, so that the disk's meter can be read
-//! (`scripts/check-scherl-paced`).
+//! `OUT/raw.N` is the kernel's trace of `block_rq_issue` for stage N.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use lab::uncached::calls::{self, Caller, Contents, Work, make};
 use lab::uncached::fill;
@@ -129,14 +126,6 @@ fn dump(to: &Path) -> Outcome<()> {
     Ok(fs::write(Path::new(TRACING).join("trace"), "\n")?)
 }
 
-/// Prints the progress, and rests if requested.
-fn rest(seconds: Option<u64>, what: &str, stage: &str) {
-    if let Some(seconds) = seconds {
-        println!("{what}: {stage}");
-        std::thread::sleep(Duration::from_secs(seconds));
-    }
-}
-
 /// The volume being filled.
 struct Filled(File);
 
@@ -238,21 +227,18 @@ fn main() -> Outcome<()> {
     fs::write("/proc/sys/vm/drop_caches", "4")?;
     let forget = OpenOptions::new().write(true).open("/proc/sys/vm/drop_caches")?;
     let mut contents = Contents::default();
-    let seconds = std::env::var("UNCACHED_REST").ok().map(|s| s.parse()).transpose()?;
     for (n, stage) in plan.stages.iter().enumerate() {
         mark(1)?;
         let mut volume = Volume::mount(fs_type, options)?;
         volume.settle()?;
         mark(3 + n as u64)?;
         let mut moved = 0;
-        rest(seconds, "begins", stage.name);
         for call in &stage.calls {
             mark(0)?;
             forget.write_at(b"1", 0)?;
             moved += make(&mut volume, &plan, &mut contents, *call)?;
         }
         mark(2)?;
-        rest(seconds, "ends", stage.name);
         volume.unmount()?;
         dump(&Path::new(out).join(format!("raw.{n}")))?;
         println!("{}: {} calls, {moved} bytes", stage.name, stage.calls.len());

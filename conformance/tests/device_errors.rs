@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-use device::{BlockDevice, DeviceError, Lba, Loss, Memory, Op, PowerCut, Rng, Tag, Time, VirtualClock};
+use device::{BlockDevice, DeviceError, Lba, Loss, Memory, Op, PowerCut, Rng, Tag, VirtualClock};
 use f2fs::mkfs::Options;
 use parking_lot::Mutex;
 use scherlfs::{Placement, Sync};
@@ -18,6 +18,7 @@ use trials::subject::{F2fs, Judged, ScherlFs, Subject};
 use vfs::{FileSystem, Power};
 
 use crate::rig;
+use crate::rig::clock;
 
 /// The failing requests.
 #[derive(Debug, Clone, Copy)]
@@ -99,10 +100,6 @@ impl BlockDevice for Failing {
         self.fails(Op::Discard, at, blocks)?;
         self.inner.discard(at, blocks, tag)
     }
-}
-
-fn clock() -> Arc<VirtualClock> {
-    Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)))
 }
 
 /// F2FS with small caches, so that much is read again; directories and small files are in blocks or inline.

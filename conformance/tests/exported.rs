@@ -9,6 +9,7 @@ use std::process::{Command, Output};
 
 use f2fs::mkfs::Options;
 
+use crate::rig::again;
 use crate::rig::*;
 
 /// Numbers of `name_to_handle_at` and `open_by_handle_at`.
@@ -59,11 +60,6 @@ fn open(root: &Path, handle: &[u8]) -> Result<String, i32> {
         Some(0) => Ok(String::from_utf8(out.stdout).expect("text")),
         code => Err(code.expect("ended by itself")),
     }
-}
-
-fn again(mount: OnFuse) -> OnFuse {
-    let (work, image) = mount.end();
-    OnFuse::mount(work, image)
 }
 
 #[test]

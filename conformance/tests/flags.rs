@@ -10,6 +10,7 @@ use f2fs::mkfs::Options;
 use judges::oracle::tools::locate;
 use rustix::fs::XattrFlags;
 
+use crate::rig::again;
 use crate::rig::*;
 
 const EPERM: i32 = 1;
@@ -54,11 +55,6 @@ fn assert_sealed(path: &Path) {
     refused(OpenOptions::new().write(true).truncate(true).open(path));
     refused(OpenOptions::new().write(true).open(path).and_then(|f| f.set_len(1)));
     drop(file);
-}
-
-fn again(mount: OnFuse) -> OnFuse {
-    let (work, image) = mount.end();
-    OnFuse::mount(work, image)
 }
 
 fn text(path: &Path) -> String {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use device::{BLOCK, BlockDevice, Lba, Memory, Rng, Tag, Time, VirtualClock};
+use device::{BLOCK, BlockDevice, Lba, Memory, Rng, Tag, VirtualClock};
 use f2fs::mkfs;
 use format::superblock::Features;
 use judges::bounded::Bounded;
@@ -22,6 +22,7 @@ use trials::subject::{F2fs, Judged, ScherlFs, Subject};
 use vfs::{Allocate, Caller, FileKind, FileSystem, Flow, Ino, NewNode, SetAttr, WriteFlags, XattrFlags};
 
 use crate::endure::case;
+use crate::rig::clock;
 
 /// A case that takes longer makes hardly any requests: it is endless.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -35,10 +36,6 @@ const FAILURES: u32 = 8;
 const ME: Caller = Caller { uid: 0, gid: 0 };
 const NEW: NewNode =
     NewNode { kind: FileKind::Regular, perm: 0o644, umask: 0, rdev: vfs::DeviceNumber { major: 0, minor: 0 } };
-
-fn clock() -> Arc<VirtualClock> {
-    Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)))
-}
 
 /// Every block begins with its owner, in words that are not node numbers.
 fn contents(n: u64, bytes: usize) -> Vec<u8> {

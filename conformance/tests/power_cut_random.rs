@@ -8,23 +8,20 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use device::{BlockDevice, Counting, Loss, Memory, Rng, Time, VirtualClock};
+use device::{BlockDevice, Counting, Loss, Memory, Rng, VirtualClock};
 use judges::medium::{Medium, Powered};
 use trials::crash::{Course, Habits, Record};
 use trials::subject::{Did, Judged, Subject};
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, NewNode, WriteFlags};
 
 use crate::rig;
+use crate::rig::clock;
 use crate::shapes::{APPENDING, KINDS, SCHERLFS, Shape};
 
 /// The mounted volume of a kind.
 type Mounted<K> = Arc<<<K as Shape>::Of as Subject>::Volume>;
 
 const ME: Caller = Caller { uid: 0, gid: 0 };
-
-fn clock() -> Arc<VirtualClock> {
-    Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)))
-}
 
 fn mount<K: Shape>(kind: &K, dev: Arc<dyn BlockDevice>, clock: &Arc<VirtualClock>) -> Result<Mounted<K>, String> {
     let vol = kind.subject().mount(dev, clock.clone()).map_err(|e| format!("mount: {e}"))?;

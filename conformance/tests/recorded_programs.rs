@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use device::clock::VirtualClock;
-use device::{Access, Time, open_image};
+use device::{Access, open_image};
 use f2fs::{MountOptions, Volume, delta, mkfs};
 use format::superblock::Features;
 use judges::oracle::tools::assert_fsck_clean;
@@ -19,16 +18,14 @@ use sha2::{Digest, Sha256};
 use vfs::path::walk;
 use vfs::{FileKind, FileSystem, Flow};
 
+use crate::rig::clock;
+
 fn recordings() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../recordings");
     let all = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let mut all: Vec<_> = all.filter(|path| path.extension().is_some_and(|e| e == "rec")).collect();
     all.sort();
     all
-}
-
-fn clock() -> Arc<VirtualClock> {
-    Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)))
 }
 
 fn events(source: impl Read + Send + 'static) -> Events {

@@ -9,7 +9,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use device::{BlockDevice, Lba, Loss, Memory, PowerCut, Tag, Time, VirtualClock};
+use device::{BlockDevice, Lba, Loss, Memory, PowerCut, Tag};
 use f2fs::delta::{Places as Where, settle, unsettle};
 use f2fs::mkfs::{self, Options};
 use f2fs::{MountOptions, Volume};
@@ -22,16 +22,12 @@ use judges::oracle::tree::{self, Listing, of_vfs};
 use trials::crash::{Course, Habits, Record};
 use vfs::{Caller, FileSystem};
 
+use crate::rig::clock;
 use crate::rig::*;
 
 const ME: Caller = Caller { uid: 0, gid: 0 };
 /// Space used differs: delta nodes are removed.
 const LISTED: Listing = Listing { directory_sizes: true, blocks: false, ignore_times: false };
-
-/// The time is fixed, so that two recoveries write the same dates.
-fn clock() -> Arc<VirtualClock> {
-    Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)))
-}
 
 fn listed(image: &Memory) -> Result<String, String> {
     let options = MountOptions { read_only: true, ..MountOptions::default() };

@@ -10,6 +10,8 @@ use device::model::disk::{Disk, break_even};
 use device::model::{Ask, Model, Pace, Remap, Simulated};
 use device::{BLOCK, BlockDevice, DeviceError, Lba, Memory, Rng, Tag};
 
+use crate::drives::near;
+
 fn microdrive() -> DiskSpec {
     let DeviceSpec::Disk(spec) = Profile::find("microdrive").unwrap().device else { panic!("not a disk") };
     *spec
@@ -50,11 +52,6 @@ impl Bench {
     fn counter(&self, name: &str) -> u64 {
         self.disk.counters().iter().find(|(n, _)| *n == name).unwrap().1
     }
-}
-
-fn near(what: &str, got: f64, expected: f64, percent: f64) {
-    let off = 100.0 * (got / expected - 1.0);
-    assert!(off.abs() <= percent, "{what}: {got:.4}, expected {expected}: {off:+.2} %");
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn at_random(name: &str, write: bool, depth: usize) -> Came {
     })
 }
 
-fn near(what: &str, got: f64, expected: f64, percent: f64) {
+pub fn near(what: &str, got: f64, expected: f64, percent: f64) {
     let off = 100.0 * (got / expected - 1.0);
     assert!(off.abs() <= percent, "{what}: {got:.4}, expected {expected}: {off:+.2} %");
 }

@@ -8,6 +8,8 @@ use device::energy::{Ledger, Meter};
 use device::model::{self, Pace, Simulated};
 use device::{BLOCK, BlockDevice, Lba, Memory, Tag};
 
+use crate::drives::near;
+
 struct Bench {
     device: Simulated<Memory>,
     clock: Arc<VirtualClock>,
@@ -31,11 +33,6 @@ impl Bench {
     fn write(&self, at: u64, blocks: usize) {
         self.device.write(Lba(at), &vec![0; blocks * BLOCK], Tag::default()).unwrap();
     }
-}
-
-fn near(what: &str, got: f64, expected: f64, percent: f64) {
-    let off = 100.0 * (got / expected - 1.0);
-    assert!(off.abs() <= percent, "{what}: {got:.4}, expected {expected}: {off:+.2} %");
 }
 
 /// Seconds of one read and of one write of 4 KB, scattered over 64 MB.

@@ -18,6 +18,7 @@ use judges::oracle::tools::{assert_fsck_clean, locate};
 use trials::crash::defragment;
 use vfs::{Allocate, Error, FileFlags, FileSystem, Ino, Moving};
 
+use crate::log_rig::pieces;
 use crate::log_rig::*;
 
 const WAYS: [Moving; 2] = [Moving::Copy, Moving::Share];
@@ -36,11 +37,6 @@ fn grow_by_turns(vol: &Volume, blocks: u64) -> [Ino; 2] {
 
 fn contents(k: u64, blocks: u64) -> Vec<u8> {
     (0..blocks).flat_map(|n| pattern(n * 2 + k, 4096)).collect()
-}
-
-/// The number of a file's fragments, according to the mounted volume.
-fn pieces(vol: &Volume, ino: Ino) -> usize {
-    vol.extents(ino, 0, usize::MAX).unwrap().len()
 }
 
 /// The same according to `inspect`, from the device.

@@ -17,6 +17,7 @@ use judges::damage::block;
 use trials::crash::defragment;
 use vfs::{Allocate, Error, FileSystem, Ino, Moving};
 
+use crate::log_rig::pieces;
 use crate::log_rig::*;
 
 fn seen(image: &dyn BlockDevice) -> Seen {
@@ -38,10 +39,6 @@ fn grow_by_turns(vol: &Volume, names: &[&str], blocks: u64) -> Vec<Ino> {
         }
     }
     files
-}
-
-fn pieces(vol: &Volume, ino: Ino) -> usize {
-    vol.extents(ino, 0, usize::MAX).unwrap().len()
 }
 
 #[test]

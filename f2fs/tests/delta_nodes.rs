@@ -6,20 +6,15 @@ use std::time::Duration;
 
 use device::{Counting, Gate, Loss, Memory, Op, PowerCut, Rng};
 use format::node::delta::MOST_NODES;
-use format::superblock::Features;
 use joulefs_f2fs::delta::Reads;
 use joulefs_f2fs::delta::settle;
-use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
 use vfs::{Allocate, FileSystem, Ino, SetAttr};
 
+use crate::log_rig::with_deltas;
 use crate::log_rig::*;
 
 const BLOCK: usize = 4096;
-
-fn with_deltas(mib: u64) -> Memory {
-    formatted(mib, &Options { features: Options::modern().features | Features::DELTA, ..Options::default() })
-}
 
 /// Changes some bytes of a page, both in `contents` and in the file.
 fn nudge(vol: &Volume, f: Ino, contents: &mut [u8], at: usize, bytes: usize, seed: u64) {

@@ -4,21 +4,16 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use device::{BlockDevice, CountSnapshot, Counting, Loss, Memory, PowerCut, Rng};
-use format::superblock::Features;
+use device::{BlockDevice, CountSnapshot, Counting, Loss, PowerCut, Rng};
 use joulefs_f2fs::cause::Cause;
 use joulefs_f2fs::delta::{Beside, Places, Study, settle};
-use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
 use vfs::FileSystem;
 
+use crate::log_rig::with_deltas;
 use crate::log_rig::*;
 
 const BLOCK: usize = 4096;
-
-fn with_deltas(mib: u64) -> Memory {
-    formatted(mib, &Options { features: Options::modern().features | Features::DELTA, ..Options::default() })
-}
 
 fn mounted(dev: Arc<dyn BlockDevice>, delta_study: Study) -> Arc<Volume> {
     let places = MountOptions { delta_places: Places::Nodes, in_place_blocks: 0, ..MountOptions::default() };

@@ -14,12 +14,9 @@ use joulefs_f2fs::{MountOptions, Volume};
 use vfs::{Allocate, FileSystem, Ino, SetAttr};
 
 use crate::log_rig::*;
+use crate::log_rig::{new_file_or, with_deltas};
 
 const BLOCK: usize = 4096;
-
-fn with_deltas(mib: u64) -> Memory {
-    formatted(mib, &Options { features: Options::modern().features | Features::DELTA, ..Options::default() })
-}
 
 /// Changes eight bytes.
 fn nudge(contents: &mut [u8], at: usize, seed: u64) -> std::ops::Range<usize> {
@@ -276,11 +273,6 @@ fn work(vol: &Volume, files: &mut BTreeMap<String, File>, seed: u64, steps: usiz
         }
     }
     Ok(())
-}
-
-fn new_file_or(vol: &Volume, name: &str) -> vfs::Result<Ino> {
-    let new = vfs::NewNode { kind: vfs::FileKind::Regular, perm: 0o644, umask: 0, rdev: vfs::DeviceNumber::default() };
-    Ok(vol.mknod(ROOT, vol.root(), name.as_bytes(), &new)?.attr.ino)
 }
 
 #[test]

@@ -10,6 +10,7 @@ use joulefs_f2fs::Volume;
 use joulefs_f2fs::mkfs::Options;
 use vfs::{FileSystem, Ino, RenameFlags};
 
+use crate::log_rig::rename;
 use crate::log_rig::*;
 
 const OLD: [u8; 9000] = [1; 9000];
@@ -38,11 +39,6 @@ fn name_taken_over(name: &str, change: impl Fn(&Volume, Ino)) -> device::Memory 
 
 fn contents(vol: &Volume, name: &str) -> Option<Vec<u8>> {
     find(vol, name).map(|ino| read_all(vol, ino))
-}
-
-fn rename(vol: &Volume, from: &str, to: &str) {
-    let root = vol.root();
-    vol.rename(ROOT, (root, from.as_bytes()), (root, to.as_bytes()), RenameFlags::empty()).unwrap();
 }
 
 #[test]

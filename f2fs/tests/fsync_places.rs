@@ -10,8 +10,9 @@ use joulefs_f2fs::mkfs::Options;
 use judges::delta_nodes::Places;
 use judges::oracle::kernel::Kernel;
 use judges::oracle::tools::assert_fsck_clean;
-use vfs::{FileSystem, Ino, RenameFlags};
+use vfs::{FileSystem, Ino};
 
+use crate::log_rig::rename;
 use crate::log_rig::*;
 
 /// A volume after these changes, unmounted.
@@ -22,11 +23,6 @@ fn left(changes: impl FnOnce(&Volume)) -> Memory {
     vol.unmount().unwrap();
     assert_tools_clean(&dev);
     dev.fork()
-}
-
-fn rename(vol: &Volume, from: &str, to: &str) {
-    let root = vol.root();
-    vol.rename(ROOT, (root, from.as_bytes()), (root, to.as_bytes()), RenameFlags::empty()).unwrap();
 }
 
 fn renamed_over() -> Memory {

@@ -4,19 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use device::{Counting, Loss, Memory, Rng};
-use format::superblock::Features;
 use joulefs_f2fs::Volume;
 use joulefs_f2fs::delta::settle;
-use joulefs_f2fs::mkfs::Options;
 use vfs::{Allocate, FileSystem, Ino, Seek, SetAttr};
 
+use crate::log_rig::with_deltas;
 use crate::log_rig::*;
 
 const PAGE: usize = 4096;
-
-fn with_deltas(mib: u64) -> Memory {
-    formatted(mib, &Options { features: Options::modern().features | Features::DELTA, ..Options::default() })
-}
 
 /// Slightly changing database pages, and their records.
 struct Database {

@@ -6,11 +6,8 @@ use joulefs_f2fs::Volume;
 use joulefs_f2fs::mkfs::Options;
 use vfs::{Error, FileSystem, Ino, RenameFlags};
 
+use crate::log_rig::mkdir;
 use crate::log_rig::*;
-
-fn mkdir(vol: &Volume, parent: Ino, name: &str) -> Ino {
-    vol.mkdir(ROOT, parent, name.as_bytes(), 0o755, 0).unwrap().attr.ino
-}
 
 fn rename(vol: &Volume, from: (Ino, &str), to: (Ino, &str)) -> vfs::Result<()> {
     vol.rename(ROOT, (from.0, from.1.as_bytes()), (to.0, to.1.as_bytes()), RenameFlags::empty())

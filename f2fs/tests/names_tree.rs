@@ -9,16 +9,13 @@ use joulefs_f2fs::{MountOptions, Volume};
 use judges::zoo::{Size, in_process, plan};
 use vfs::{DirEntry, Error, FileKind, FileSystem, Flow, Ino, RenameFlags, SetAttr, XattrFlags};
 
+use crate::log_rig::mkdir;
 use crate::log_rig::*;
 
 fn volume(mib: u64) -> (Arc<Memory>, Arc<Volume>) {
     let dev = Arc::new(formatted(mib, &Options::default()));
     let vol = mount(dev.clone());
     (dev, vol)
-}
-
-fn mkdir(vol: &Volume, parent: Ino, name: &str) -> Ino {
-    vol.mkdir(ROOT, parent, name.as_bytes(), 0o755, 0).unwrap().attr.ino
 }
 
 fn rename(vol: &Volume, from: (Ino, &str), to: (Ino, &str), flags: RenameFlags) -> vfs::Result<()> {

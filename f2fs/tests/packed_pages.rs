@@ -5,19 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use device::{BlockDevice, Counting, Loss, Memory, Rng};
-use format::superblock::Features;
 use joulefs_f2fs::delta::settle;
-use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
 use vfs::{Allocate, FileSystem, Ino, RenameFlags, Seek, SetAttr};
 
 use crate::log_rig::*;
+use crate::log_rig::{new_file_or, with_deltas};
 
 const BLOCK: usize = 4096;
-
-fn with_deltas(mib: u64) -> Memory {
-    formatted(mib, &Options { features: Options::modern().features | Features::DELTA, ..Options::default() })
-}
 
 /// Text that LZ4 compresses to about two fifths.
 fn text(seed: u64, len: usize) -> Vec<u8> {
@@ -167,11 +162,6 @@ struct File {
     now: Vec<u8>,
     durable: Option<Vec<u8>>,
     touched: bool,
-}
-
-fn new_file_or(vol: &Volume, name: &str) -> vfs::Result<Ino> {
-    let new = vfs::NewNode { kind: vfs::FileKind::Regular, perm: 0o644, umask: 0, rdev: vfs::DeviceNumber::default() };
-    Ok(vol.mknod(ROOT, vol.root(), name.as_bytes(), &new)?.attr.ino)
 }
 
 /// Random work on small text files; ends at the first error, which a cut causes.

@@ -9,6 +9,7 @@ use joulefs_f2fs::{MountOptions, Volume};
 use judges::oracle::kernel::Kernel;
 use vfs::{FileSystem, Ino, SetAttr};
 
+use crate::log_rig::pieces;
 use crate::log_rig::*;
 
 fn options(prealloc: Option<u32>) -> MountOptions {
@@ -17,10 +18,6 @@ fn options(prealloc: Option<u32>) -> MountOptions {
 
 fn mounted(dev: Arc<dyn device::BlockDevice>, prealloc: Option<u32>) -> Arc<Volume> {
     Volume::mount(dev, clock(), options(prealloc)).unwrap()
-}
-
-fn pieces(vol: &Volume, ino: Ino) -> usize {
-    vol.extents(ino, 0, usize::MAX).unwrap().len()
 }
 
 /// Files that grow alternately, a synced block at a time; a plain file grows between them.

@@ -1,4 +1,4 @@
-//! Any bytes through the driver `meters`: Monsoon, powermonitor-hvpm, Alumet and our own CSV of joules.
+//! Any bytes through the driver `meters`: Monsoon and our own CSV of joules.
 #![no_main]
 
 #[path = "../../trace/tests/drivers/meters.rs"]

@@ -3,21 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use device::clock::{Clock, Time, VirtualClock};
+use device::clock::Clock;
 use device::{Counting, Memory};
 use f2fs::{MountOptions, Volume, mkfs};
 use judges::memfs::MemFs;
-use judges::oracle::tree::{Listing, assert_same, of_vfs};
+use judges::oracle::tree::assert_same;
 use judges::zoo::{Size, in_process, plan};
 use record::Tempo;
 use record::calls::{Call, Contents, Divergence, Event, Events, Failure, Recorder, Replayed, Replayer, replay};
-use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Flow, Ino, NewNode, SetAttr, WriteFlags, XattrFlags};
+use vfs::{Caller, FileSystem, Flow, Ino, SetAttr, WriteFlags, XattrFlags};
 
+use crate::old_tree::{clock, listing, regular};
 use crate::sink::Sink;
-
-fn clock() -> Arc<VirtualClock> {
-    Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)))
-}
 
 fn replay_on(fs: &dyn FileSystem, sink: &Sink) -> Replayed {
     let events = Events::new(sink.reader()).expect("a recording of a file system");
@@ -35,18 +32,10 @@ fn volume() -> Arc<Volume> {
     volume
 }
 
-fn listing(fs: &dyn FileSystem) -> String {
-    of_vfs(fs, Listing { ignore_times: true, ..Listing::default() }).expect("a listing")
-}
-
 /// Removes what generated contents change.
 fn without_contents(listing: &str) -> String {
     let word = |w: &&str| !w.starts_with("hash=") && !w.starts_with("user.") && !w.starts_with("trusted.");
     listing.lines().map(|l| l.split(' ').filter(word).collect::<Vec<_>>().join(" ") + "\n").collect()
-}
-
-fn regular() -> NewNode {
-    NewNode { kind: FileKind::Regular, perm: 0o644, umask: 0, rdev: DeviceNumber::default() }
 }
 
 #[test]

@@ -7,13 +7,13 @@ use device::rng::Rng;
 use device::{Counting, Memory};
 use f2fs::{MountOptions, Volume, mkfs};
 use judges::memfs::MemFs;
-use judges::oracle::tree::{Listing, assert_same, of_vfs};
+use judges::oracle::tree::assert_same;
 use judges::zoo::{Size, in_process, plan};
 use record::Tempo;
 use record::calls::{Call, Contents, Event, Events, Prepared, Recorder, Replayed, prepare, replay, without_contents};
 use vfs::{Caller, FileSystem, RenameFlags, SetAttr};
 
-use crate::old_tree::{change, chunks, clock, find, noise, old_tree, recorder, regular, write};
+use crate::old_tree::{change, chunks, clock, find, listing, noise, old_tree, recorder, regular, write};
 use crate::sink::Sink;
 
 fn events(sink: &Sink) -> Events {
@@ -45,10 +45,6 @@ fn with_deltas() -> mkfs::Options {
     let mut options = mkfs::Options::modern();
     options.features |= format::superblock::Features::DELTA;
     options
-}
-
-fn listing(fs: &dyn FileSystem) -> String {
-    of_vfs(fs, Listing { ignore_times: true, ..Listing::default() }).expect("a listing")
 }
 
 #[test]

@@ -16,7 +16,7 @@ const BLOCK: u64 = 4096;
 const GIB: u64 = 1 << 30;
 const TIB: u64 = 1 << 40;
 
-fn clock() -> Arc<VirtualClock> {
+pub fn clock() -> Arc<VirtualClock> {
     Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)))
 }
 

@@ -7,11 +7,13 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use device::{Loss, Memory, PowerCut, Rng, Time, VirtualClock};
+use device::{Loss, Memory, PowerCut, Rng};
 use f2fs::mkfs;
 use shuttle::scheduler::RandomScheduler;
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 use vfs::{Allocate, Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, Seek, SetAttr, WriteFlags};
+
+use crate::steps::clock;
 
 const ME: Caller = Caller { uid: 0, gid: 0 };
 const BLOCK: u64 = 4096;
@@ -149,10 +151,6 @@ struct Left {
     durable: (u64, u64),
     /// Whether power failed during the work.
     amid: bool,
-}
-
-fn clock() -> Arc<VirtualClock> {
-    Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)))
 }
 
 fn make(vol: &dyn FileSystem, name: &str) -> Ino {

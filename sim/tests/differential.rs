@@ -2,12 +2,9 @@
 //! coverage.
 
 use std::fs;
-use std::path::Path;
 
 use device::Rng;
 use sim::differential::{Component, Per, Plan, Repeat, Run, Undetermined, solve};
-use trace::Opened;
-use trace::power::Readings;
 
 fn component(name: &str, per: Per) -> Component {
     Component { name: name.into(), per }
@@ -303,27 +300,4 @@ fn an_invalid_plan_is_refused_with_the_place() {
 /// Paths without the test's directory.
 fn shortened(text: &str) -> String {
     text.split(' ').map(|w| w.rsplit('/').next().unwrap_or(w)).collect::<Vec<_>>().join(" ")
-}
-
-const SHA: &str = "attributed_energy_J process:21061 cpu_state=user kind=user";
-
-/// A recording of Alumet.
-fn measured() -> Box<dyn Readings> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../trace/fixtures/alumet/procfs-tdp.csv");
-    match trace::open(&path) {
-        Ok(Opened::Power(readings)) => readings,
-        Ok(_) => panic!("no meter's"),
-        Err(e) => panic!("{e}"),
-    }
-}
-
-#[test]
-fn a_run_that_alumet_measured_is_a_window_of_a_plan() {
-    use sim::differential::recording::{Window, spent};
-    let window = |channel: &str, from, to| Window { channels: vec![channel.to_owned()], from, to };
-    let whole = spent(&mut *measured(), &window(SHA, 0.0, None), |_| ()).unwrap().unwrap();
-    close(whole.joules, 9.763_390_158 - 1.386_711_029);
-    // A second in the middle, of the whole processor.
-    let part = spent(&mut *measured(), &window("estimated_consumed_energy_J cpu_state=user", 4.0, Some(5.0)), |_| ());
-    assert!((15.0..18.0).contains(&part.unwrap().unwrap().joules));
 }

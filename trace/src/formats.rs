@@ -27,20 +27,14 @@ pub enum Format {
     SystorCsv,
     /// Mobile block traces (SYSTOR'24): `proces,device,rw_flag,sector,size,timestamp`.
     MobileCsv,
-    /// dm-log-writes of Linux, and QEMU's blklogwrites.
-    LogWrites,
     /// MobiBench's recordings of an app's system calls.
     Mobibench,
     /// `strace -f -ttt`.
     Strace,
     /// Monsoon power monitor, as PyMonsoon writes it.
     MonsoonCsv,
-    /// powermonitor-hvpm.
-    HvpmCsv,
     /// `joulefs energy measure`.
     JoulesCsv,
-    /// The energy meter Alumet, its CSV output.
-    AlumetCsv,
 }
 
 impl Format {
@@ -58,13 +52,10 @@ impl Format {
             Format::MsrCsv => "MSR Cambridge CSV",
             Format::SystorCsv => "SYSTOR'17 CSV",
             Format::MobileCsv => "mobile block CSV",
-            Format::LogWrites => "write log",
             Format::Mobibench => "MobiBench",
             Format::Strace => "strace",
             Format::MonsoonCsv => "Monsoon CSV",
-            Format::HvpmCsv => "powermonitor-hvpm CSV",
             Format::JoulesCsv => "CSV of joules",
-            Format::AlumetCsv => "Alumet CSV",
         }
     }
 }

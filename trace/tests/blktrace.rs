@@ -8,7 +8,7 @@ use trace::block::{Action, Event, Op};
 use trace::requests::Requests;
 use trace::{Format, Opened, OtherCounts, open};
 
-fn fixture(name: &str) -> PathBuf {
+pub fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/blktrace").join(name)
 }
 

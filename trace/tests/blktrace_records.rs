@@ -2,10 +2,12 @@
 //! `struct blk_io_trace` and `struct blk_io_trace2`, by a writer that shares nothing with the reader.
 
 use std::io::Cursor;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use trace::block::{Action, DeviceId, Event, Flags, Op};
 use trace::{At, Input, Opened, OtherCounts, TraceError, open, open_input};
+
+use crate::blktrace::fixture;
 
 /// The fields of a record.
 #[derive(Clone, Debug)]
@@ -100,10 +102,6 @@ impl Record {
 
 fn file(records: &[Record], version: u8, big: bool) -> Vec<u8> {
     records.iter().flat_map(|r| r.bytes(version, big)).collect()
-}
-
-fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/blktrace").join(name)
 }
 
 fn records_of(name: &str) -> Vec<Record> {

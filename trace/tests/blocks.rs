@@ -3,12 +3,7 @@
 #[path = "drivers/blocks.rs"]
 mod drivers;
 
-use std::path::Path;
-
-fn fixture(name: &str) -> Vec<u8> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name);
-    zstd::decode_all(std::fs::File::open(path).unwrap()).unwrap()
-}
+use crate::text::fixture;
 
 /// Runs `rounds` times with the first `length` bytes, three of them changed.
 fn changed(good: &[u8], length: usize, rounds: u64, driver: impl Fn(&[u8])) {
@@ -40,9 +35,4 @@ fn changed_records_keep_the_rules() {
 #[test]
 fn changed_lines_keep_the_rules() {
     changed(&fixture("blktrace/vdb.blkparse.zst"), 2000, 1500, drivers::blkparse);
-}
-
-#[test]
-fn changed_logs_keep_the_rules() {
-    changed(&fixture("log_writes/qemu-512.log.zst"), 9000, 800, drivers::log_writes);
 }

@@ -7,18 +7,12 @@ use std::process::{Command, Stdio};
 use trace::block::{Action, DeviceId, Event, Flags, Op};
 use trace::{Format, Kind, TraceError, open};
 
-use crate::text::{Seen, line_of, read, survives_damage};
+use crate::text::{line_of, read, survives_damage, whole};
 
 /// A recording of a real kernel; see `trace/fixtures/ftrace/README.md`.
 fn fixture(name: &str) -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/ftrace").join(name);
     zstd::stream::decode_all(std::fs::File::open(path).unwrap()).unwrap()
-}
-
-fn whole(bytes: &[u8]) -> Seen {
-    let seen = read(bytes);
-    assert!(seen.error.is_none(), "{:?}", seen.error);
-    seen
 }
 
 /// The output of a simple script for a text.

@@ -68,22 +68,6 @@ fn copies(once: &[u8]) -> u64 {
     (megabytes() * 1_000_000).div_ceil(once.len() as u64)
 }
 
-/// A QEMU log with one-sector writes.
-fn write_log() -> Box<dyn Read + Send> {
-    let entries = megabytes() * 1_000_000 / 1024;
-    let mut numbers = (0..=entries).map(move |n| match n {
-        0 => [0x006a_7366_7773_6872, 1, entries, 512],
-        n => [place(n) * 8, 1, 0, 0],
-    });
-    let mut first = true;
-    Box::new(generated(move |out| {
-        let Some(entry) = numbers.next() else { return false };
-        entry.iter().for_each(|n| out.extend(n.to_le_bytes()));
-        out.resize(if std::mem::take(&mut first) { 512 } else { 1024 }, 0);
-        true
-    }))
-}
-
 /// Programs that each open some files, read, write and rename them, create temporary ones, and exit.
 fn strace() -> Box<dyn Read + Send> {
     lines("", |n, out| {
@@ -148,7 +132,6 @@ fn recording(name: &str) -> Box<dyn Read + Send> {
             let copies = copies(&once);
             Box::new(recordings::trace_dat(once, copies, second))
         }
-        "write log" => write_log(),
         "blkparse" => lines("", |n, out| {
             let (s, ns, at, cpu) = (n / 10_000, n % 10_000 * 100_000, place(n) * 8, n % 4);
             let _ = writeln!(out, "  8,0    {cpu} {n:>8} {s:>5}.{ns:09}  697  D  WS {at} + 8 [dd]");
@@ -199,9 +182,6 @@ fn recording(name: &str) -> Box<dyn Read + Send> {
         "MobiBench" => mobibench(),
         "Monsoon" => lines("Time(ms),Main(mA),Main Voltage(V),\n", |n, out| {
             let _ = writeln!(out, "{}.{:06},{}.5,4.009,", n / 5000, n % 5000 * 200, 1000 + n % 700);
-        }),
-        "hvpm" => lines("index,time_s,host_elapsed_s,current_a,voltage_v,power_w,flags,dropped\n", |n, out| {
-            let _ = writeln!(out, "{n},{}.{:04},0.1,0.04,3.9,0.156,0,0", n / 5000, n % 5000 * 2);
         }),
         other => panic!("{other}"),
     }
@@ -288,7 +268,6 @@ fn no_recording_is_held_however_long_it_is() {
         "blktrace",
         "Perfetto",
         "trace.dat",
-        "write log",
         "blkparse",
         "ftrace",
         "fio 2",
@@ -297,7 +276,7 @@ fn no_recording_is_held_however_long_it_is() {
         "SYSTOR'17",
         "mobile",
     ];
-    let all = blocks.iter().chain(&["strace", "MobiBench", "rails", "Monsoon", "hvpm"]).map(|name| ("stat", *name));
+    let all = blocks.iter().chain(&["strace", "MobiBench", "rails", "Monsoon"]).map(|name| ("stat", *name));
     let others = ["strace", "MobiBench", "mobile"].map(|name| ("needs", name));
     let written = ["fio", "blkparse", "parquet"].map(|what| (what, "mobile"));
     let tasks = Mutex::new(all.chain(others).chain(written).chain([("parquet", "strace")]));

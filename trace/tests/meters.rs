@@ -1,5 +1,5 @@
-//! Recordings of meters are read. Files under `meters/` were written by PyMonsoon's sample engine (with numpy 1 and 2)
-//! and by powermonitor-hvpm 0.1.0, fed with artificial packets; expected energies come from a simple script.
+//! Recordings of meters are read. Files under `meters/` were written by PyMonsoon's sample engine (with numpy 1 and
+//! 2), fed with artificial packets; expected energies come from a simple script.
 
 #[path = "drivers/meters.rs"]
 mod drivers;
@@ -19,7 +19,6 @@ const NUMPY2: &str = include_str!("meters/monsoon-numpy2.csv");
 const TIME_OFF: &str = include_str!("meters/monsoon-time-off.csv");
 const ALL: &str = include_str!("meters/monsoon-all.csv");
 const LEGACY: &str = include_str!("meters/monsoon-legacy.csv");
-const HVPM: &str = include_str!("meters/hvpm.csv");
 
 fn input(text: &str) -> Input {
     Input::new(Path::new("recording"), Cursor::new(text.as_bytes().to_vec())).unwrap()
@@ -133,22 +132,6 @@ fn a_clock_set_back_a_little_is_counted_and_one_set_back_a_lot_refused() {
 }
 
 #[test]
-fn hvpm_agrees_with_its_own_statistics() {
-    let s = stat(HVPM);
-    assert_eq!((s.format.as_str(), s.channels.len(), s.readings), ("powermonitor-hvpm CSV", 1, 39));
-    assert_eq!((s.others["gaps"], s.others["invalid samples"]), (1, 1));
-    assert_eq!(s.others["samples after a loss nobody knows the place of"], 1);
-    let (readings, ..) = read(open(HVPM));
-    // The program integrates 39 samples of 0.2 ms. Here the time of the invalid sample and of five missing ones is
-    // bridged, and the first sample's time is before the first reading.
-    let good: f64 = readings.iter().map(watts).sum::<f64>() * 0.000_2;
-    close(good, 0.001_272_345_456_368_389_7);
-    let bridged = watts(&readings[10]) * 0.000_2 + watts(&readings[29]) * 0.001;
-    close(s.channels[0].joules, good + bridged - watts(&readings[0]) * 0.000_2);
-    assert_eq!((readings[0].time, readings.last().unwrap().time), (200_000, 9_000_000));
-}
-
-#[test]
 fn joules_are_read_as_they_are_written() {
     let text = joules_csv::header(["package-0", "package-0/dram, odd"]);
     let text = text + &joules_csv::row(0, [0.0, 0.0]) + &joules_csv::row(1_500_000_000, [3.25, 0.5]);
@@ -160,7 +143,6 @@ fn joules_are_read_as_they_are_written() {
 
 #[test]
 fn every_damaged_line_is_named() {
-    let hvpm = |line: &str| format!("{}{line}\n", HVPM.split_inclusive('\n').take(3).collect::<String>());
     let monsoon = |line: &str| format!("{}{line}\n", MAIN.split_inclusive('\n').take(3).collect::<String>());
     let joules = |line: &str| format!("seconds,a (J)\n0.0,0.0\n1.0,5.0\n{line}\n");
     for (text, what) in [
@@ -170,12 +152,6 @@ fn every_damaged_line_is_named() {
         (monsoon("0.01,nan,4.0,"), "Main(mA)"),
         (monsoon("-0.01,1.0,4.0,"), "-0.01"),
         (monsoon("np.float64(0.01,1.0,4.0,"), "Time(ms)"),
-        (hvpm("2,0.0004,0.1,1.0,4.0,4.0,0"), "dropped"),
-        (hvpm("2,0.0004,0.1,1.0,4.0,4.1,0,0"), "power_w"),
-        (hvpm("1,0.0004,0.1,1.0,4.0,4.0,0,0"), "index"),
-        (hvpm("2,0.0003,0.1,1.0,4.0,4.0,0,0"), "before it ends"),
-        (hvpm("2,0.0004,0.1,1.0,4.0,4.0,16,0"), "flags"),
-        (hvpm("2,0.0004,0.1,1.0,4.0,4.0,0,0,0"), "more"),
         (joules("2.0,x"), "a is"),
         (joules("0.5,6.0"), "back"),
         (joules("2.0,6.0,7.0"), "more"),
@@ -190,7 +166,7 @@ fn every_damaged_line_is_named() {
 
 #[test]
 fn a_recording_cut_inside_a_line_is_reported() {
-    for whole in [MAIN, NUMPY2, HVPM, "seconds,a (J)\n0.0,0.0\n1.0,5.0\n"] {
+    for whole in [MAIN, NUMPY2, "seconds,a (J)\n0.0,0.0\n1.0,5.0\n"] {
         let header = whole.find('\n').unwrap() + 1;
         for end in header..whole.len() {
             let (_, _, error) = read(open(&whole[..end]));
@@ -206,7 +182,7 @@ fn a_recording_cut_inside_a_line_is_reported() {
 #[test]
 fn no_damage_makes_a_reader_panic_or_time_go_back() {
     let mut rng = Rng::new(1);
-    for text in [MAIN, NUMPY2, TIME_OFF, ALL, LEGACY, HVPM, "seconds,a (J),b (J)\n0.0,0.0,0\n1.0,5.0,1e300\n"] {
+    for text in [MAIN, NUMPY2, TIME_OFF, ALL, LEGACY, "seconds,a (J),b (J)\n0.0,0.0,0\n1.0,5.0,1e300\n"] {
         for _ in 0..300 {
             let mut bytes = text.as_bytes().to_vec();
             for _ in 0..=rng.index(4) {
@@ -227,87 +203,10 @@ fn no_damage_makes_a_reader_panic_or_time_go_back() {
 
 #[test]
 fn formats_are_distinguished() {
-    for (text, format) in [(MAIN, Format::MonsoonCsv), (HVPM, Format::HvpmCsv), ("seconds,a (J)\n", Format::JoulesCsv)]
-    {
+    for (text, format) in [(MAIN, Format::MonsoonCsv), ("seconds,a (J)\n", Format::JoulesCsv)] {
         assert_eq!(open(text).format(), format);
     }
-    for not in ["", "Time(ms)x,Main(mA),\n", "seconds\n", "seconds,a\n", "index,time_s\n"] {
+    for not in ["", "Time(ms)x,Main(mA),\n", "seconds\n", "seconds,a\n"] {
         assert!(matches!(open_input(input(not)), Err(TraceError::Unknown { .. })), "{not:?}");
     }
-}
-
-const ALUMET: &str = include_str!("../fixtures/alumet/procfs-tdp.csv");
-const SHA: &str = "attributed_energy_J process:21061 cpu_state=user kind=user";
-
-/// A line of plugin quarch and one of rapl from Alumet's documentation, with attributes in a column.
-const DOCUMENTED: &str = "\
-metric,timestamp,value,resource_kind,resource_id,consumer_kind,consumer_id,domain,__late_attributes
-disk_power_W,2025-09-01T10:45:41.757250914Z,9.526866534,local_machine,,local_machine,,,
-rapl_consumed_energy_J,2025-09-01T10:45:42.700000000Z,12.5,cpu_package,0,local_machine,,package,
-disk_power_W,2025-09-01T10:45:42.723658463Z,9.526885365,local_machine,,local_machine,,,
-rapl_consumed_energy_J,2025-09-01T10:45:43.700000000Z,13.5,cpu_package,0,local_machine,,package,
-disk_power_W,2025-09-01T10:45:43.723659913Z,9.528410676,local_machine,,local_machine,,,
-cpu_percent_%,2025-09-01T10:45:43.723659913Z,NaN,local_machine,,process,15,,kind=user
-rapl_consumed_energy_J,2025-09-01T10:45:44.700000000Z,NaN,cpu_package,0,local_machine,,package,
-";
-
-#[test]
-fn alumets_real_output_is_a_channel_for_each_process_with_its_joules() {
-    let stat = stat(ALUMET);
-    assert_eq!(stat.format, "Alumet CSV");
-    let of = |name: &str| stat.channels.iter().find(|c| c.name == name).unwrap_or_else(|| panic!("no {name}"));
-    // Added up by awk, without the first one, whose start is unknown.
-    close(of(SHA).joules, 9.763_390_158 - 1.386_711_029);
-    close(of(SHA).span_ns as f64, 4_991_978_150.0);
-    let machine = of("estimated_consumed_energy_J cpu_state=user");
-    close(machine.joules, 191.75 - 16.4125);
-    assert_eq!((machine.readings, stat.others["cpu_percent_%"], stat.others["kernel_n_procs_running"]), (12, 108, 12));
-    // Its lines are out of order; its readings are not.
-    let (readings, _, error) = read(open(ALUMET));
-    assert!(error.is_none() && readings.is_sorted_by_key(|r| r.time));
-    let times: Vec<&str> = ALUMET.lines().skip(1).filter_map(|l| l.split(';').nth(1)).collect();
-    assert!(!times.is_sorted(), "a recording that is in order shows nothing");
-}
-
-#[test]
-fn alumets_documented_lines_are_watts_of_a_disk_and_joules_of_a_package() {
-    let stat = stat(DOCUMENTED);
-    let names: Vec<&str> = stat.channels.iter().map(|c| c.name.as_str()).collect();
-    assert_eq!(names, ["disk_power_W", "rapl_consumed_energy_J cpu_package:0 domain=package"]);
-    close(stat.channels[0].joules, 9.526_885_365 * 0.966_407_549 + 9.528_410_676 * 1.000_001_45);
-    close(stat.channels[1].joules, 13.5);
-    assert_eq!((stat.others["measurements that are no number"], stat.others["cpu_percent_%"]), (1, 1));
-}
-
-#[test]
-fn measurements_that_alumet_writes_a_minute_late_are_late_and_counted() {
-    let line = |s: u64| format!("x_J;2025-09-01T10:{:02}:{:02}Z;1;local_machine;;local_machine;;\n", s / 60, s % 60);
-    let header = "metric;timestamp;value;resource_kind;resource_id;consumer_kind;consumer_id;__late_attributes\n";
-    let lines: String = [0, 30, 10, 200, 100, 201].map(line).concat();
-    let (readings, others, error) = read(open(&format!("{header}{lines}")));
-    assert!(error.is_none() && readings.is_sorted_by_key(|r| r.time), "{readings:?}");
-    assert_eq!((readings.len(), others.get("measurements told too late to be put in order")), (6, None));
-    let lines: String = [0, 30, 200, 10, 201].map(line).concat();
-    let (readings, others, _) = read(open(&format!("{header}{lines}")));
-    assert!(readings.is_sorted_by_key(|r| r.time), "{readings:?}");
-    assert_eq!((readings.len(), others["measurements told too late to be put in order"]), (5, 1));
-}
-
-#[test]
-fn damage_to_alumets_output_is_reported_with_its_line() {
-    for (wrong, what) in [
-        ("x_J;2025-09-01;1;local_machine;;local_machine;;\n", "timestamp"),
-        ("x_J;2025-09-01T10:00:00Z;one;local_machine;;local_machine;;\n", "value"),
-        ("x_J;2025-09-01T10:00:00Z;1\n", "3 values"),
-        ("x_J;2025-09-01T10:00:00Z;1;\"local_machine;;local_machine;;\n", "quote"),
-    ] {
-        let header = ALUMET.lines().next().unwrap();
-        let (_, _, error) = read(open(&format!("{header}\n{}\n{wrong}", ALUMET.lines().nth(1).unwrap())));
-        match error {
-            Some(TraceError::Damaged { at: At::Line(3), what: said, .. }) => assert!(said.contains(what), "{said}"),
-            other => panic!("{wrong}: {other:?}"),
-        }
-    }
-    let (_, _, error) = read(open(ALUMET.trim_end()));
-    assert!(matches!(error, Some(TraceError::CutShort { .. })), "{error:?}");
 }

@@ -8,7 +8,7 @@ use trace::block::{Action, Event, Flags, Op};
 use trace::power::{Reading, Value};
 use trace::{At, Format, Input, Kind, Opened, Process, TraceError, open_as, open_input, open_input_as};
 
-use crate::text::{Seen, read};
+use crate::text::{Seen, read, whole};
 
 fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name)
@@ -16,12 +16,6 @@ fn path(name: &str) -> PathBuf {
 
 fn fixture(name: &str) -> Vec<u8> {
     zstd::stream::decode_all(std::fs::File::open(path(name)).unwrap()).unwrap()
-}
-
-fn whole(bytes: &[u8]) -> Seen {
-    let seen = read(bytes);
-    assert!(seen.error.is_none(), "{:?}", seen.error);
-    seen
 }
 
 fn varint(mut n: u64, out: &mut Vec<u8>) {

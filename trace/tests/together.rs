@@ -11,7 +11,6 @@ mod blktrace_records;
 mod blocks;
 mod fio_iolog;
 mod ftrace;
-mod log_writes;
 mod long_recordings;
 mod map_cache;
 mod meters;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use trace::block::{Action, DeviceId, Op};
 use trace::{At, Format, Opened, TraceError, open};
 
-use crate::text::{Seen, read};
+use crate::text::{Seen, read, whole};
 
 fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/ftrace").join(name)
@@ -13,12 +13,6 @@ fn path(name: &str) -> PathBuf {
 
 fn fixture(name: &str) -> Vec<u8> {
     zstd::stream::decode_all(std::fs::File::open(path(name)).unwrap()).unwrap()
-}
-
-fn whole(bytes: &[u8]) -> Seen {
-    let seen = read(bytes);
-    assert!(seen.error.is_none(), "{:?}", seen.error);
-    seen
 }
 
 #[test]

@@ -3,12 +3,7 @@
 #[path = "drivers/tracepoints.rs"]
 mod drivers;
 
-use std::path::Path;
-
-fn fixture(name: &str) -> Vec<u8> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name);
-    zstd::decode_all(std::fs::File::open(path).unwrap()).unwrap()
-}
+use crate::text::fixture;
 
 /// Runs `rounds` times with three bytes of `good` changed.
 fn changed(good: &[u8], rounds: u64, driver: impl Fn(&[u8])) {

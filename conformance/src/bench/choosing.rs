@@ -23,7 +23,7 @@ const YEAR: u64 = 365 * 86_400;
 
 /// The state of a volume's segments.
 #[derive(Debug, Clone, Copy)]
-pub enum Shape {
+enum Shape {
     /// Every number is independent.
     Random,
     /// Emptier segments have more fragments; ages come in bursts, as when files are copied.
@@ -34,7 +34,7 @@ pub enum Shape {
 
 impl Shape {
     /// Every shape.
-    pub const ALL: [Shape; 3] = [Shape::Random, Shape::Aged, Shape::Alike];
+    const ALL: [Shape; 3] = [Shape::Random, Shape::Aged, Shape::Alike];
 }
 
 fn candidate(rng: &mut device::Rng, seg: SegNo, now: u64, shape: Shape) -> Candidate {
@@ -63,9 +63,9 @@ fn candidate(rng: &mut device::Rng, seg: SegNo, now: u64, shape: Shape) -> Candi
 type Chooses = fn(&Index, &Memory, &mut device::Rng) -> (Option<Choice>, Memory);
 
 /// A choice to measure.
-pub struct Chosen {
+struct Chosen {
     /// Its purpose and policy.
-    pub name: &'static str,
+    name: &'static str,
     /// Uses the order of ages.
     by_age: bool,
     choose: Chooses,
@@ -94,7 +94,7 @@ fn by_joules(view: &Index, memory: &Memory, power: Power, free: u32) -> (Option<
 }
 
 /// All kinds of choices.
-pub const CHOICES: [Chosen; 10] = [
+const CHOICES: [Chosen; 10] = [
     Chosen {
         name: "greedy, all",
         by_age: false,
@@ -127,26 +127,8 @@ pub const CHOICES: [Chosen; 10] = [
     },
 ];
 
-/// Timings of many choices.
-#[derive(Debug)]
-pub struct Taken {
-    /// Each choice, shortest first.
-    pub choices: Vec<Duration>,
-    /// Updating the index, for all choices.
-    pub changing: Duration,
-    /// Choices that found a segment.
-    pub found: usize,
-}
-
-impl Taken {
-    /// Mean microseconds per choice.
-    pub fn mean(&self) -> f64 {
-        self.choices.iter().sum::<Duration>().as_secs_f64() * 1e6 / self.choices.len() as f64
-    }
-}
-
-/// Makes `choices` choices on a volume in that state.
-pub fn time(of: &Chosen, shape: Shape, choices: u32) -> Taken {
+/// Mean microseconds per choice, of `choices` choices on a volume in that state.
+fn mean(of: &Chosen, shape: Shape, choices: u32) -> f64 {
     // A new index: an index maintains every order that was ever used.
     let mut rng = device::Rng::new(7);
     let mut index = Index::new(SEGMENTS, 1);
@@ -158,10 +140,9 @@ pub fn time(of: &Chosen, shape: Shape, choices: u32) -> Taken {
     }
     // The first choice after a mount reads all ages for the first time.
     let mut memory = (of.choose)(&index, &Memory::at_mount(now, 0), &mut rng).1;
-    let mut taken = Taken { choices: Vec::new(), changing: Duration::ZERO, found: 0 };
+    let mut taken = Duration::ZERO;
     for _ in 0..choices {
         now += 30;
-        let since = Stopwatch::start();
         for _ in 0..CHANGED {
             let seg = SegNo(rng.below(SEGMENTS.into()) as u32);
             let mut c = candidate(&mut rng, seg, now, shape);
@@ -172,23 +153,20 @@ pub fn time(of: &Chosen, shape: Shape, choices: u32) -> Taken {
         if of.by_age {
             index.catch_up();
         }
-        taken.changing += since.elapsed();
         memory.max_mtime = now;
         let since = Stopwatch::start();
-        let (choice, next) = black_box((of.choose)(&index, &memory, &mut rng));
-        taken.choices.push(since.elapsed());
-        taken.found += usize::from(choice.is_some());
+        let (_, next) = black_box((of.choose)(&index, &memory, &mut rng));
+        taken += since.elapsed();
         memory = next;
     }
-    taken.choices.sort_unstable();
-    taken
+    taken.as_secs_f64() * 1e6 / f64::from(choices)
 }
 
 /// The rows: mean microseconds per choice, over volumes in all states; the median of `passes` passes.
 pub fn all(passes: usize) -> Vec<Measured> {
     let one = |of: &Chosen| {
         let means: Vec<f64> = (0..passes.max(1))
-            .map(|_| Shape::ALL.map(|shape| time(of, shape, 200).mean()).iter().sum::<f64>() / Shape::ALL.len() as f64)
+            .map(|_| Shape::ALL.map(|shape| mean(of, shape, 200)).iter().sum::<f64>() / Shape::ALL.len() as f64)
             .collect();
         Measured { name: of.name.into(), value: median(&means), unit: "µs", aim: "≤ 50" }
     };

@@ -10,6 +10,7 @@ pub mod situation;
 mod tree;
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::Path;
 
 use format::sit::LogType;
@@ -28,9 +29,12 @@ fn recordings() -> Vec<(String, Fixture, String)> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(dir).expect("recordings are there") {
         let path = entry.expect("an entry").path();
-        if path.extension().is_some_and(|e| e == "txt") {
-            let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
-            let text = std::fs::read_to_string(&path).expect("text");
+        let file_name = path.file_name().expect("a name").to_string_lossy();
+        if let Some(name) = file_name.strip_suffix(".txt.zst") {
+            let name = name.to_owned();
+            let packed = std::fs::File::open(&path).expect("the recording");
+            let mut text = String::new();
+            ruzstd::decoding::StreamingDecoder::new(packed).expect("zstd").read_to_string(&mut text).expect("text");
             let fixture = Fixture::parse(&text).unwrap_or_else(|e| panic!("{name}: {e}"));
             all.push((name, fixture, text));
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ::fsck::Report;
-use device::{Access, BlockDevice, FileDevice, Memory, RealClock};
+use device::{Access, BlockDevice, FileDevice, Memory, RealClock, Time, VirtualClock};
 use f2fs::{MountError, MountOptions, Volume};
 use fuse::Mounted;
 use judges::oracle::kernel::Kernel;
@@ -287,4 +287,15 @@ impl OnFuse {
         }
         (work, image)
     }
+}
+
+/// A clock that moves only when it is told to.
+pub fn clock() -> Arc<VirtualClock> {
+    Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)))
+}
+
+/// Unmounts, and mounts again.
+pub fn again(mount: OnFuse) -> OnFuse {
+    let (work, image) = mount.end();
+    OnFuse::mount(work, image)
 }

@@ -146,14 +146,6 @@ impl Disk {
         Ok(())
     }
 
-    /// Discards the whole blocks of a range and leaves the rest unchanged, as hosts do: partial blocks are not
-    /// worth a request.
-    pub fn trim(&self, offset: u64, len: u64) -> Result<()> {
-        let end = offset.saturating_add(len).min(self.bytes()) / BLOCK64 * BLOCK64;
-        let from = offset.div_ceil(BLOCK64).saturating_mul(BLOCK64);
-        if from < end { self.discard(from, end - from) } else { Ok(()) }
-    }
-
     /// Writes zeroes; fails with [`DeviceError::OutOfRange`] and no effect if they exceed the device.
     pub fn zero(&self, offset: u64, len: u64) -> Result<()> {
         if !self.holds(offset, len) {
@@ -261,23 +253,7 @@ mod tests {
         assert!(matches!(disk.zero(BYTES - 1, 2), Err(DeviceError::OutOfRange { .. })));
         disk.discard(BYTES - 1, u64::MAX).unwrap();
         disk.discard(u64::MAX, u64::MAX).unwrap();
-        disk.trim(u64::MAX, u64::MAX).unwrap();
         assert_eq!((disk.read(BYTES - 1, &mut buf).unwrap(), buf[0]), (1, 0));
-    }
-
-    #[test]
-    fn a_trim_takes_whole_blocks_and_touches_nothing_else() {
-        let (disk, io) = disk();
-        disk.write(0, &[7; 4 * BLOCK]).unwrap();
-        let before = io.snapshot().total();
-        disk.trim(10, 3 * BLOCK64).unwrap();
-        disk.trim(10, BLOCK64).unwrap();
-        let asked = io.snapshot().total() - before;
-        assert_eq!((asked.discards, asked.blocks_discarded, asked.reads, asked.writes), (1, 2, 0, 0));
-        let mut buf = [1; 4 * BLOCK];
-        disk.read(0, &mut buf).unwrap();
-        let (kept, gone) = (buf[..BLOCK].iter().chain(&buf[3 * BLOCK..]), &buf[BLOCK..3 * BLOCK]);
-        assert!(kept.into_iter().all(|b| *b == 7) && gone.iter().all(|b| *b == 0));
     }
 
     #[test]

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use device::{BlockDevice, Memory, PowerCut, Time, VirtualClock};
+use format::superblock::Features;
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
-use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, WriteFlags};
+use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, RenameFlags, WriteFlags};
 
 pub const ROOT: Caller = Caller { uid: 0, gid: 0 };
 
@@ -129,4 +130,30 @@ pub fn overwrite(vol: &Volume, files: &[Ino], writes: u64, seed: u64) {
         vol.read(files[file], block * 4096, &mut found).unwrap();
         assert!(found == pattern(seed, 4096), "file {file}, block {block}");
     }
+}
+
+/// An empty volume of `mib` MiB that may hold deltas.
+pub fn with_deltas(mib: u64) -> Memory {
+    formatted(mib, &Options { features: Options::modern().features | Features::DELTA, ..Options::default() })
+}
+
+/// Number of extents of a file.
+pub fn pieces(vol: &Volume, ino: Ino) -> usize {
+    vol.extents(ino, 0, usize::MAX).unwrap().len()
+}
+
+/// Like [`new_file`] in the root directory, unless it fails.
+pub fn new_file_or(vol: &Volume, name: &str) -> vfs::Result<Ino> {
+    let new = NewNode { kind: FileKind::Regular, perm: 0o644, umask: 0, rdev: DeviceNumber::default() };
+    Ok(vol.mknod(ROOT, vol.root(), name.as_bytes(), &new)?.attr.ino)
+}
+
+/// Renames within the root directory.
+pub fn rename(vol: &Volume, from: &str, to: &str) {
+    let root = vol.root();
+    vol.rename(ROOT, (root, from.as_bytes()), (root, to.as_bytes()), RenameFlags::empty()).unwrap();
+}
+
+pub fn mkdir(vol: &Volume, parent: Ino, name: &str) -> Ino {
+    vol.mkdir(ROOT, parent, name.as_bytes(), 0o755, 0).unwrap().attr.ino
 }

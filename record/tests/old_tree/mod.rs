@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use device::clock::{Time, VirtualClock};
 use device::rng::Rng;
+use judges::oracle::tree::{Listing, of_vfs};
 use record::calls::Recorder;
 use vfs::{
     Allocate, Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, RenameFlags, SetAttr, WriteFlags, XattrFlags,
@@ -116,4 +117,9 @@ pub fn change(fs: &dyn FileSystem) {
     fs.unlink(sub, b"moved").expect("there");
     let again = fs.mknod(Caller::default(), sub, b"moved", &regular()).expect("made").attr.ino;
     write(fs, again, 0, b"another file of that name");
+}
+
+/// All files and their contents, without times.
+pub fn listing(fs: &dyn FileSystem) -> String {
+    of_vfs(fs, Listing { ignore_times: true, ..Listing::default() }).expect("a listing")
 }

@@ -26,7 +26,6 @@ pub const JOULEFS: Program = Program {
         "fuse",
         "host",
         "inspect",
-        "nbd",
         "record",
         "rescue",
         "scherlfs",

@@ -3,7 +3,6 @@
 //! Each takes an [`Input`](crate::Input), holds the state for one record or line, and returns events or an error with
 //! its place. None panics on any input.
 
-pub mod alumet;
 mod blkparse;
 pub(crate) mod blktrace;
 pub mod buffers;
@@ -12,9 +11,7 @@ mod decimal;
 mod extent;
 mod fio_iolog;
 mod ftrace;
-mod hvpm;
 pub mod joules_csv;
-mod log_writes;
 mod measured;
 mod mobibench;
 mod mobile_csv;
@@ -35,7 +32,6 @@ pub(crate) const READERS: &[Reader] = &[
     recording::READER,
     blktrace::READER,
     blkparse::READER,
-    log_writes::READER,
     ftrace::READER,
     trace_dat::READER,
     perfetto::READER,
@@ -45,8 +41,6 @@ pub(crate) const READERS: &[Reader] = &[
     fio_iolog::READER,
     mobibench::READER,
     strace::READER,
-    hvpm::READER,
     joules_csv::READER,
     monsoon::READER,
-    alumet::READER,
 ];

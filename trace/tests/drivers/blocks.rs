@@ -1,4 +1,4 @@
-//! Code shared with a fuzzer: reads any bytes as blktrace's records, as blkparse's text, as a write log.
+//! Code shared with a fuzzer: reads any bytes as blktrace's records, as blkparse's text.
 
 use std::io::Cursor;
 use std::path::Path;
@@ -42,16 +42,6 @@ pub fn blkparse(bytes: &[u8]) {
         assert_eq!((again.sectors, again.op, again.flags), (event.sectors, event.op, event.flags));
         assert_eq!(again.error, event.error);
     }
-}
-
-/// A write log: as it is, and after a valid first sector that counts many entries.
-pub fn log_writes(bytes: &[u8]) {
-    read(bytes);
-    let mut whole: Vec<u8> =
-        [0x006a_7366_7773_6872, 1, 1 << 40, 512].iter().flat_map(|w: &u64| w.to_le_bytes()).collect();
-    whole.resize(512, 0);
-    whole.extend_from_slice(bytes);
-    assert_eq!(read(&whole).1, Some(Format::LogWrites));
 }
 
 /// Reads to the end or first error, whose place must be inside.

@@ -9,14 +9,12 @@ use trace::{At, Input, Opened, TraceError, open_input};
 /// Reads any bytes, as they are and after each of the headers, to their end or first error. Times must not decrease,
 /// values must be numbers, and the place of an error must be inside.
 pub fn meters(bytes: &[u8]) {
-    const HEADERS: [&str; 7] = [
+    const HEADERS: [&str; 5] = [
         "",
         "Time(ms),Main(mA),Main Voltage(V),\n",
         "Time(ms),Main(mA),USB(mA),Aux(mA),Main Voltage(V),USB Voltage(V),\n",
         "Main(mA),Main Voltage(V),\n",
-        "index,time_s,host_elapsed_s,current_a,voltage_v,power_w,flags,dropped\r\n",
         "seconds,package-0 (J),dram (J)\n",
-        "metric;timestamp;value;resource_kind;resource_id;consumer_kind;consumer_id;__late_attributes\n",
     ];
     for header in HEADERS {
         read(&[header.as_bytes(), bytes].concat());

@@ -108,3 +108,16 @@ pub fn plain(bytes: &[u8]) -> Vec<u8> {
     let mut input = Input::new(Path::new("recording"), Cursor::new(bytes.to_vec())).unwrap();
     input.peek(usize::MAX).unwrap().to_vec()
 }
+
+/// Reads everything; nothing may be damaged.
+pub fn whole(bytes: &[u8]) -> Seen {
+    let seen = read(bytes);
+    assert!(seen.error.is_none(), "{:?}", seen.error);
+    seen
+}
+
+/// An unpacked file of `fixtures`.
+pub fn fixture(name: &str) -> Vec<u8> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name);
+    zstd::decode_all(std::fs::File::open(path).unwrap()).unwrap()
+}

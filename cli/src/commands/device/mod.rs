@@ -1,6 +1,6 @@
 //! `joulefs device`: how is a simulated, metered device presented to other programs, and where do its counts go?
 //!
-//! `fuse::gauge` presents it as a file, `nbd` as a disk; both use one gauge (`device::gauge`).
+//! `fuse::gauge` presents it as a file; `device::gauge` counts.
 
 mod backing;
 
@@ -14,7 +14,6 @@ use device::gauge::{CAUSES, Gauge, Report, Row, Setup, Speed};
 use device::model;
 use fuse::gauge::Files;
 use fuse::{Caching, MountOptions};
-use nbd::{Address, Export, Listener, Stop};
 use serde_json::json;
 
 use crate::joules::{self, Line};
@@ -23,28 +22,20 @@ use crate::recording::{End, Recording};
 use crate::{Failure, background, output, spent, whole};
 use backing::{Backing, backing};
 
-/// Serve a simulated, metered storage device as a file or over NBD.
+/// Serve a simulated, metered storage device as a file.
 ///
-/// With DIR the device is the file DIR/disk, and any file system of any kernel can run on it. Reads and writes reach
-/// the device as they are made, fsync is a flush, punching a hole (discard, TRIM) a discard. DIR/ledger.json always
-/// shows the joules spent so far by component and by operation, the device's busy time, and its internal events.
-///
-/// With --nbd the device is a disk for NBD clients: QEMU, libnbd's tools (nbdcopy, nbdinfo), fio and others. READ,
-/// WRITE, FLUSH and TRIM map to the operations of the same name, WRITE_ZEROES to a discard unless the client forbids
-/// holes, FUA to a flush after the request. Any offset and length is served; for partial blocks of 4096 bytes the
-/// device reads the block first. Up to 32 clients can connect; the export has no name. Only the user who runs the
-/// command can connect to a Unix socket; anyone who can reach a TCP port can read and write the disk.
+/// The device is the file DIR/disk, and any file system of any kernel can run on it. Reads and writes reach the device
+/// as they are made, fsync is a flush, punching a hole (discard, TRIM) a discard. DIR/ledger.json always shows the
+/// joules spent so far by component and by operation, the device's busy time, and its internal events.
 ///
 /// Requests are answered at once unless --paced is given. The device's own time determines waiting, sleeping and their
 /// energy. It follows the host's clock, and runs ahead of it while the simulated device is slower than the host.
 ///
 /// Without --image contents are in memory and lost at the end. An image's data (every part of the file that is not a
-/// hole) counts as written before the start. Runs in the background unless -f is given. With DIR, `joulefs unmount
-/// DIR`, SIGINT or SIGTERM ends it. With --nbd the process number is printed, the same signals end it, and the socket
-/// file is removed after everything is written. In the foreground the ledger is printed at the end; --ledger keeps it
-/// up to date in a file.
+/// hole) counts as written before the start. Runs in the background unless -f is given. `joulefs unmount DIR`, SIGINT
+/// or SIGTERM ends it. In the foreground the ledger is printed at the end; --ledger keeps it up to date in a file.
 #[derive(clap::Args)]
-#[command(after_help = "Examples, a file:\n  \
+#[command(after_help = "Examples:\n  \
     joulefs device /mnt/dev --profile kirin9000-ufs31 --size 8G\n  \
     mkfs.ext4 /mnt/dev/disk && mount -o loop,discard /mnt/dev/disk /mnt/fs\n  \
     ... work in /mnt/fs ...\n  \
@@ -53,23 +44,10 @@ use backing::{Backing, backing};
     fuse2fs -o fakeroot /mnt/dev/disk /mnt/fs          ext4 in user space\n  \
     linux.uml ubdb=/mnt/dev/disk ...                   a kernel as a process (6.1 keeps flushes)\n  \
     qemu-system-x86_64 -drive file=/mnt/dev/disk,format=raw,cache=none,discard=unmap ...\n  \
-    joulefs mkfs /mnt/dev/disk && joulefs mount /mnt/dev/disk /mnt/fs\n\n\
-Examples, a socket:\n  \
-    joulefs device --nbd unix:/tmp/disk.sock --size 8G --ledger ledger.json\n  \
-    nbdinfo 'nbd+unix:///?socket=/tmp/disk.sock'\n  \
-    nbdcopy --flush disk.img 'nbd+unix:///?socket=/tmp/disk.sock'\n  \
-    qemu-img convert -n -f raw -O raw disk.img 'nbd+unix:///?socket=/tmp/disk.sock'\n  \
-    qemu-system-x86_64 -drive file='nbd+unix:///?socket=/tmp/disk.sock',format=raw,discard=unmap ...\n  \
-    fio --name=w --ioengine=nbd --uri='nbd+unix:///?socket=/tmp/disk.sock' --rw=randwrite --size=64M\n  \
-    joulefs device --nbd tcp:127.0.0.1:10809 --size 8G && qemu-img info nbd://127.0.0.1:10809\n  \
-    kill PID                                           ends it and removes the socket last")]
+    joulefs mkfs /mnt/dev/disk && joulefs mount /mnt/dev/disk /mnt/fs")]
 pub struct Args {
     /// Directory for the two files.
-    #[arg(required_unless_present = "nbd", conflicts_with = "nbd")]
-    dir: Option<PathBuf>,
-    /// Serve NBD clients at this address instead: unix:PATH or tcp:HOST:PORT.
-    #[arg(long, value_name = "ADDRESS")]
-    nbd: Option<Address>,
+    dir: PathBuf,
     /// The device: the name of a shipped profile, or the path of a profile file.
     #[arg(long, short, default_value = "kirin9000-ufs31")]
     profile: String,
@@ -126,62 +104,6 @@ fn text(report: &Report, file: &Path) -> String {
     }
 }
 
-/// How the device is presented. This is checked before an image is created.
-enum Face {
-    Files { dir: PathBuf },
-    Socket { listener: Listener, stop: Stop },
-}
-
-impl Face {
-    fn prepare(args: &Args) -> Result<Self, Failure> {
-        if let Some(place) = &args.nbd {
-            let failed = |e: std::io::Error| format!("{place}: {e}");
-            let stop = Stop::new().map_err(failed)?;
-            // Before creating the socket: a process that sees the socket may signal us to end, and the handler removes
-            // it.
-            stop.on_signals().map_err(failed)?;
-            // The background process has another working directory.
-            let place = place.clone().absolute().map_err(failed)?;
-            return Ok(Face::Socket { listener: Listener::bind(&place).map_err(|e| e.to_string())?, stop });
-        }
-        let dir = args.dir.as_deref().unwrap_or(Path::new("."));
-        let dir = fuse::place(dir).map_err(|e| e.to_string())?;
-        Ok(Face::Files { dir })
-    }
-
-    /// Presents a device until stopped; then makes written data durable.
-    fn show(&self, gauge: &Arc<Gauge>, source: String, ready: impl FnOnce()) -> Result<(), Failure> {
-        match self {
-            Face::Files { dir } => {
-                let options = MountOptions { caching: Caching::Live, fsname: source, ..MountOptions::default() };
-                let files = Arc::new(Files::new(gauge.clone()));
-                Ok(fuse::run_until_unmounted(files, dir, &options, ready).map_err(|e| e.to_string())?)
-            }
-            Face::Socket { listener, stop } => {
-                ready();
-                let export = Export { gauge: gauge.clone(), description: source };
-                let served = listener.serve(export, stop).map_err(|e| e.to_string());
-                // The clients are gone and the image stays: it is made durable in any case, without counting energy.
-                Ok(served.and(gauge.disk().keep().map_err(|e| e.to_string()))?)
-            }
-        }
-    }
-
-    /// The task to run every second meanwhile.
-    fn every_second(&self, gauge: Arc<Gauge>, ledger: Option<PathBuf>) -> Result<Option<Live>, Failure> {
-        match (self, ledger) {
-            (_, Some(file)) => Live::start(move || whole::write_often(&file, text(&gauge.report(), &file))).map(Some),
-            (Face::Socket { .. }, None) => Live::start(move || {
-                gauge.sample();
-                Ok(())
-            })
-            .map(Some),
-            // FUSE mounts do it themselves.
-            (Face::Files { .. }, None) => Ok(None),
-        }
-    }
-}
-
 /// A gauge, recorded if requested.
 fn recorded(setup: Setup, recording: Option<Recording>) -> Result<(Gauge, Option<End>), Failure> {
     let Some(recording) = recording else { return Ok((Gauge::new(setup), None)) };
@@ -206,7 +128,8 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     }
     let profile = Profile::find(&args.profile)?;
     let ledger = args.ledger.as_ref().map(std::path::absolute).transpose().map_err(|e| format!("--ledger: {e}"))?;
-    let face = Face::prepare(args)?;
+    // Checked before an image is created.
+    let dir = fuse::place(&args.dir).map_err(|e| e.to_string())?;
     let Backing { contents, held, discards_read_zero, source, made } = backing(args)?;
     let mut model = model::build(&profile, contents.blocks()).map_err(|e| match &args.size {
         Some(size) => Failure::Usage(format!("--size {size}: {e}")),
@@ -218,7 +141,13 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let recording = args.record.as_deref().map(Recording::create).transpose()?;
     let (gauge, recording) = recorded(setup, recording)?;
     let gauge = Arc::new(gauge);
-    let live = face.every_second(gauge.clone(), ledger.clone())?;
+    let live = match ledger.clone() {
+        Some(file) => {
+            let gauge = gauge.clone();
+            Some(Live::start(move || whole::write_often(&file, text(&gauge.report(), &file)))?)
+        }
+        None => None,
+    };
     let ready = || {
         if let Some(made) = made {
             made.keep();
@@ -229,7 +158,9 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
             output::warn(&format!("cannot detach from the terminal: {e}"));
         }
     };
-    let shown = face.show(&gauge, source, ready);
+    let options = MountOptions { caching: Caching::Live, fsname: source, ..MountOptions::default() };
+    let files = Arc::new(Files::new(gauge.clone()));
+    let shown = fuse::run_until_unmounted(files, &dir, &options, ready).map_err(|e| Failure::from(e.to_string()));
     if let Some(live) = live {
         live.end();
     }
@@ -251,25 +182,15 @@ fn in_background(args: &Args, as_json: bool) -> Result<(), Failure> {
     // The background process gets the same arguments.
     again.args(std::env::args_os().skip(1).filter(|a| a != "--json")).arg("--background");
     let pid = background::start(again)?;
-    if let Some(place) = &args.nbd {
-        let place = place.clone().absolute().map_err(|e| format!("{place}: {e}"))?;
-        let uri = place.uri();
-        if as_json {
-            output::print(&json!({ "uri": uri, "ledger": args.ledger, "process": pid }));
-        } else {
-            // An NBD server is not a mount: only a signal to this process ends it.
-            output::line(&format!("{uri} is served by process {pid}"));
-        }
-    } else if let Some(dir) = &args.dir {
-        output::done(
-            as_json,
-            &json!({
-                "mounted": dir.display().to_string(),
-                "disk": dir.join("disk").display().to_string(),
-                "ledger": dir.join("ledger.json").display().to_string(),
-                "process": pid,
-            }),
-        );
-    }
+    let dir = &args.dir;
+    output::done(
+        as_json,
+        &json!({
+            "mounted": dir.display().to_string(),
+            "disk": dir.join("disk").display().to_string(),
+            "ledger": dir.join("ledger.json").display().to_string(),
+            "process": pid,
+        }),
+    );
     Ok(())
 }

@@ -41,11 +41,11 @@ Examples:
 /// HotStorage'17). Each run is one equation; least squares solves all of them together. Intervals are 95 % intervals
 /// from the spread of each run's repeats: measure each run at least three times.
 ///
-/// Recordings are the output of a meter's program: Monsoon (PyMonsoon's CSV, powermonitor-hvpm), the power rails of a
-/// Perfetto trace, joulefs energy measure; gzip and zstd are unpacked. `from` and `to` are seconds after the first
-/// reading; `channel` names one channel, or several to add up, and can be set at the top of the plan for all runs;
-/// `volts` is for a Monsoon recording without voltage. Runs can have `operations` and `bytes`, and, if they were not
-/// repeated, `joules_error`, the standard error of the measurement.
+/// Recordings are the output of a meter's program: Monsoon (PyMonsoon's CSV), the power rails of a Perfetto trace,
+/// joulefs energy measure; gzip and zstd are unpacked. `from` and `to` are seconds after the first reading; `channel`
+/// names one channel, or several to add up, and can be set at the top of the plan for all runs; `volts` is for a
+/// Monsoon recording without voltage. Runs can have `operations` and `bytes`, and, if they were not repeated,
+/// `joules_error`, the standard error of the measurement.
 ///
 /// --rows writes the input of joulefs energy fit: one line for each run that has the I/O of a device (workload = {
 /// mb_read = 0, mb_written = 100, read_requests = 0, write_requests = 25600, source = "my meter" }). Energy fit needs

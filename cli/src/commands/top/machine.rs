@@ -6,7 +6,6 @@ use std::fmt::Write as _;
 use device::energy::Component;
 use serde_json::{Map, Value, json};
 
-use super::measured::Look;
 use super::view::{Amounts, DiskRow, Row, Shown, lumped, sum};
 use crate::output;
 
@@ -65,7 +64,6 @@ pub fn json(shown: &Shown, most: usize) -> Value {
         "notes": notes,
         "damage": shown.damage,
         "disks": shown.disks.iter().map(|d| disk(d, most)).collect::<Value>(),
-        "alumet": shown.alumet.as_ref().map(Look::json),
     })
 }
 
@@ -112,9 +110,6 @@ pub fn metrics(shown: &Shown) -> String {
     head(&mut out, "joulefs_power_watts", "gauge", "watts", "Power between the last two refreshes.");
     for d in &shown.disks {
         let _ = writeln!(out, "joulefs_power_watts{{device=\"{}\"}} {}", label(&d.about.name), d.watts);
-    }
-    if let Some(alumet) = &shown.alumet {
-        out += &alumet.metrics(|id| shown.name(id), label);
     }
     out + "# EOF\n"
 }

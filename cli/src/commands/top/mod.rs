@@ -3,9 +3,7 @@
 //! This module reads options and keeps time; [`kernel`] and [`source`] deliver requests, `sim::traces::live` keeps the
 //! accounts, [`view`] makes rows of them, [`screen`], [`machine`] and [`prometheus`] show them.
 
-mod alumet;
 mod machine;
-mod measured;
 mod mounts;
 mod prometheus;
 mod record;
@@ -30,7 +28,6 @@ use trace::block::DeviceId;
 use crate::flame::{FlameArgs, Graph, names};
 use crate::interrupt::Interrupt;
 use crate::{Failure, output, recorded, schema};
-use alumet::{Alumet, AlumetArgs};
 use host::kernel::{self, Kernel};
 use mounts::Mounts;
 use prometheus::Answers;
@@ -53,9 +50,6 @@ const OF_DISKS: [&str; 9] = ["profile", "of", "from", "no_wait", "record", "most
 /// Flash larger than --most is simulated with that size, and addresses are taken modulo it. Accounting of a disk
 /// begins with its first request.
 ///
-/// --alumet FILE adds measurements of the energy meter Alumet: CPU joules per process, and the disk's watts if they
-/// were measured.
-///
 /// With DIR, shows the energy of JouleFS mounts by cause and by file, since the last refresh and in total, as counted
 /// by their own meters: `joulefs mount IMAGE DIR --profile NAME --ledger FILE`. Only root and the user who mounted the
 /// volume may read it.
@@ -68,7 +62,6 @@ const OF_DISKS: [&str; 9] = ["profile", "of", "from", "no_wait", "record", "most
     sudo joulefs top --delay 5 --count 12 --json\n  \
     sudo joulefs top --prometheus 127.0.0.1:9709 --json > /dev/null\n  \
     sudo joulefs top --record requests.txt --count 60\n  \
-    sudo joulefs top --alumet alumet-output.csv --alumet-disk nvme0n1\n  \
     joulefs top --from phone.perfetto-trace --once\n  \
     joulefs top --from phone.perfetto-trace --once --flame joules.html\n  \
     joulefs top /mnt --delay 2")]
@@ -114,8 +107,6 @@ pub struct Args {
     /// How to attribute dirty pages that the kernel writes later.
     #[arg(long, value_enum, value_name = "WHAT", default_value = "pages", conflicts_with = "from")]
     writeback: Writeback,
-    #[command(flatten)]
-    alumet: AlumetArgs,
     /// Serve the same numbers as OpenMetrics text over HTTP at this address, e.g. 127.0.0.1:9709.
     #[arg(long, value_name = "ADDRESS")]
     prometheus: Option<String>,
@@ -185,7 +176,6 @@ struct Top<'a> {
     /// Requests of disks that are not selected.
     others: u64,
     record: Option<Record>,
-    alumet: Option<Alumet>,
     answers: Option<Answers>,
     before: Readings,
     /// The reader of the output is gone.
@@ -195,7 +185,7 @@ struct Top<'a> {
 impl Top<'_> {
     /// Replays the requests up to `until`; returns the time up to which they are complete.
     fn take(&mut self, until: u64) -> Result<u64, Failure> {
-        let Top { choice, source, accounts, about, others, record, alumet, .. } = self;
+        let Top { choice, source, accounts, about, others, record, .. } = self;
         let mut failed = None;
         let to = source.take(until, |request, names| {
             let disk = request.device;
@@ -215,9 +205,6 @@ impl Top<'_> {
                     }
                 }
             }
-            if let Some(alumet) = alumet {
-                alumet.asked(request.pid);
-            }
             let made = accounts.add(&request);
             if let (Some(record), Some(made)) = (record.as_mut(), made) {
                 record.add(&made, names);
@@ -233,8 +220,7 @@ impl Top<'_> {
             Some(view::disk(*id, self.about.get(id)?, reading, self.before.get(id), interval, names))
         });
         let (disks, notes, damage) = (disks.collect::<Vec<_>>(), Vec::new(), None);
-        let alumet = self.alumet.as_mut().map(|a| a.look(&disks));
-        let mut shown = Shown { since, interval, ended, disks, notes, damage, alumet };
+        let mut shown = Shown { since, interval, ended, disks, notes, damage };
         shown.notes.push(Note::new("requests_of_other_disks", "requests of other disks", self.others));
         if let Source::Kernel(kernel) = &self.source {
             shown.notes.push(Note::new("events_lost", "events lost", kernel.lost));
@@ -267,13 +253,9 @@ impl Top<'_> {
 
     /// Replays a whole recording at once.
     fn at_once(mut self) -> Result<Self, Failure> {
-        let begin = self.source.begins();
         self.take(u64::MAX)?;
         let end = std::mem::take(&mut self.accounts).end().map_err(|e| e.to_string())?;
         let took = end.values().map(|r| r.took).max().unwrap_or(0);
-        if let Some(alumet) = &mut self.alumet {
-            alumet.reached(begin, begin.saturating_add(took))?;
-        }
         let took = took as f64 / 1e9;
         self.show(end, took, took, true);
         Ok(self)
@@ -310,9 +292,6 @@ impl Top<'_> {
             let came = interrupt.came();
             let now = if self.args.no_wait || !came { refresh } else { clock.monotonic().min(refresh) };
             let to = self.take(begin.saturating_add(nanos(now)))?;
-            if let Some(alumet) = &mut self.alumet {
-                alumet.reached(begin, to)?;
-            }
             let ended = came || self.unread || self.source.ended() || count.is_some_and(|c| u64::from(n) >= c);
             let readings = if ended { std::mem::take(&mut self.accounts).end() } else { self.accounts.read(to) };
             let since = now.as_secs_f64();
@@ -372,14 +351,12 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     // Checked before anything is created that would have to be removed.
     let at_once = args.once && args.from.is_some();
     let interrupt = if at_once { None } else { Some(Interrupt::catch()?) };
-    let heard = args.from.as_ref().map(|_| alumet::Heard::default());
-    let alumet = Alumet::open(&args.alumet, heard.clone())?;
     let answers = args.prometheus.as_deref().map(Answers::begin).transpose()?;
     let source = match &args.from {
         None => {
             Source::Kernel(Box::new(Kernel::listen(args.writeback.into(), output::plain).map_err(|e| e.to_string())?))
         }
-        Some(file) => Source::Recording(Box::new(Recording::new(source::open(file, heard)?))),
+        Some(file) => Source::Recording(Box::new(Recording::new(source::open(file)?))),
     };
     let record = args.record.as_deref().map(Record::create).transpose()?;
     let top = Top {
@@ -391,7 +368,6 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         about: BTreeMap::new(),
         others: 0,
         record,
-        alumet,
         answers,
         before: Readings::new(),
         unread: false,

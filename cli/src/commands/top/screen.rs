@@ -59,9 +59,6 @@ pub fn text(shown: &Shown, most: usize) -> String {
         "\n\n{:<process$}  {:<disk$}  {:>10}  {:>10}  {:>10}  {:>8}",
         "process", "disk", "watts", "joules", "requests/s", "MB/s"
     );
-    if shown.alumet.is_some() {
-        out += &format!("  {:>10}  {:>10}", "cpu watts", "cpu joules");
-    }
     for (name, r) in rows {
         out += &format!(
             "\n{:<process$}  {name:<disk$}  {:>10}  {:>10}  {:>10.1}  {:>8.2}",
@@ -71,16 +68,9 @@ pub fn text(shown: &Shown, most: usize) -> String {
             r.requests,
             r.bytes / 1e6
         );
-        if let Some(cpu) = shown.alumet.as_ref().and_then(|a| a.of(&r.process)) {
-            let joules = device::energy::Energy((cpu.joules * 1e12) as u64);
-            out += &format!("  {:>10}  {:>10}", watts(cpu.watts), joules.to_string());
-        }
     }
     if left_out > 0 {
         out += &format!("\n{left_out} more");
-    }
-    if let Some(alumet) = &shown.alumet {
-        out += &alumet.text(|id| shown.name(id));
     }
     out
 }

@@ -10,7 +10,6 @@ use trace::askers::Attributed;
 use trace::requests::{Request, Requests, Seen};
 use trace::{Names, Opened, TraceError};
 
-use super::alumet::{Heard, Hearing};
 use crate::Failure;
 
 /// Interval of reading requests and checking for signals.
@@ -25,7 +24,7 @@ pub struct Recording {
 }
 
 /// The requests of a recording, each with its process.
-pub fn open(file: &Path, heard: Option<Heard>) -> Result<Requests, Failure> {
+pub fn open(file: &Path) -> Result<Requests, Failure> {
     // Read as a part that covers everything: then events out of time order are counted.
     let opened = match opening::open_part(file, Part::default())?.opened {
         Opened::Blocks(events) => events,
@@ -33,10 +32,6 @@ pub fn open(file: &Path, heard: Option<Heard>) -> Result<Requests, Failure> {
             return Err(Error::of_kind(file, "calls to a file system", "requests to a block device").into());
         }
         Opened::Power(_) => return Err(Error::of_kind(file, "a meter", "requests to a block device").into()),
-    };
-    let opened = match heard {
-        Some(heard) => Box::new(Hearing::new(opened, heard)),
-        None => opened,
     };
     let cleared = sim::traces::requeued::Cleared::new(opened);
     Ok(Requests::new(Box::new(Attributed::new(Box::new(cleared)))))

@@ -8,7 +8,6 @@ use trace::askers::WRITEBACK;
 use trace::block::DeviceId;
 use trace::{Names, Process};
 
-use super::measured::Look;
 use crate::output;
 
 /// Energies by component, in the order of [`Component::ALL`].
@@ -108,8 +107,6 @@ pub struct Shown {
     pub notes: Vec<Note>,
     /// Why reading a recording ended early.
     pub damage: Option<String>,
-    /// Alumet's measurements.
-    pub alumet: Option<Look>,
 }
 
 pub fn sum(amounts: &Amounts) -> Energy {
@@ -228,10 +225,6 @@ impl Shown {
     /// Total energy.
     pub fn total(&self) -> Energy {
         self.disks.iter().map(|d| sum(&d.energy)).sum()
-    }
-    /// The name of a disk.
-    pub fn name(&self, id: DeviceId) -> Option<String> {
-        self.disks.iter().find(|d| d.id == id).map(|d| d.about.name.clone())
     }
     /// Watts on all disks.
     pub fn watts(&self) -> f64 {
