@@ -8,7 +8,7 @@ use trace::call::Calls;
 use trace::requests::Requests;
 use trace::session::{Session, Span};
 use trace::timing::Timing;
-use trace::{Format, Opened};
+use trace::Opened;
 
 use super::error::Error;
 use crate::traces::requeued::Cleared;
@@ -49,13 +49,7 @@ pub fn open_as(
     let wrong = |why: String| Error::Setting(format!("{}: {why}", path.display()));
     let Recorded { opened, length } = open(path)?;
     let opened = match (opened, part.option) {
-        (Opened::Blocks(events), option) => {
-            let events = seen(events);
-            if let (Format::LogWrites, Some(option)) = (events.format(), option) {
-                return Err(wrong(format!("{option}: this recording has no times")));
-            }
-            Opened::Blocks(Box::new(Session::<dyn Events>::new(events, part.span)))
-        }
+        (Opened::Blocks(events), _) => Opened::Blocks(Box::new(Session::<dyn Events>::new(seen(events), part.span))),
         (Opened::Calls(calls), _) => Opened::Calls(of_calls(calls, part.span)),
         (Opened::Power(_), Some(option)) => {
             let why = "is for recordings of a block device or of calls";
