@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
+use trace::Opened;
 use trace::askers::WithFiles;
 use trace::block::Events;
 use trace::call::Calls;
 use trace::requests::Requests;
 use trace::session::{Session, Span};
 use trace::timing::Timing;
-use trace::Opened;
 
 use super::error::Error;
 use crate::traces::requeued::Cleared;

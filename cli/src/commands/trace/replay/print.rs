@@ -277,7 +277,7 @@ fn control(all: &[&Outcome]) -> String {
 fn side_by_side(all: &[&Outcome], judged: &str) -> String {
     // All tables have the same layout.
     let width = all.iter().map(|o| o.name.width()).max().unwrap_or(0).max(8);
-    let mut out = format!("{}, {}", text(&all[0]).lines().next().unwrap_or_default(), joules::time(all[0].recorded()));
+    let mut out = format!("{}, {}", text(all[0]).lines().next().unwrap_or_default(), joules::time(all[0].recorded()));
     if let Done::Calls(done) = &all[0].done {
         out += &format!("\n{}\n{}", state(done), contents(done));
     }
