@@ -3,9 +3,12 @@
 //! A profile has the confidence of each number. Numbers without a source are assumed; the user may assume others
 //! ([`super::given`]). To show their effect, the replay is repeated with half and with twice each number, one at a time.
 
-use device::energy::Nanos;
-use device::energy::profile::{Confidence, Number, Profile};
+use std::collections::BTreeSet;
 
+use device::energy::profile::{Confidence, Number, Profile};
+use device::energy::{Energy, Nanos};
+
+use super::Sensitivity;
 use super::given::GIVEN;
 use super::variant::Variant;
 
@@ -51,4 +54,25 @@ pub(super) fn runs(of: &Variant) -> (Vec<Tried>, Vec<Variant>) {
         Tried { number, runs }
     }));
     (tried, variants)
+}
+
+/// The numbers with which two runs compare the other way round. A number that only one of the devices has leaves the other
+/// run as it is.
+pub(super) fn turning(of: &Sensitivity, total: Energy, control: &Sensitivity, control_total: Energy) -> Vec<String> {
+    let names: BTreeSet<&str> = [of, control].into_iter().flat_map(|s| &s.tried).map(|t| &*t.number.name).collect();
+    let with = |s: &Sensitivity, name: &str, factor: usize, base: Energy| {
+        let run = s.tried.iter().find(|t| t.number.name == name).and_then(|t| t.runs[factor]);
+        run.map_or(base, |run| s.totals[run])
+    };
+    let mut out = Vec::new();
+    for name in names {
+        for (factor, word) in ["half", "twice"].into_iter().enumerate() {
+            let ours = with(of, name, factor, total);
+            let theirs = with(control, name, factor, control_total);
+            if ours.cmp(&theirs) != total.cmp(&control_total) {
+                out.push(format!("with {word} the assumed {name}: {ours} against {theirs}"));
+            }
+        }
+    }
+    out
 }

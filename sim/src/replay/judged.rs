@@ -70,6 +70,8 @@ pub struct Judged {
     pub difference: Option<Difference>,
     /// What that means.
     pub verdict: Verdict,
+    /// What the energy bought: free segments, and the cost of each fsync.
+    pub won: Vec<String>,
     /// Reasons and reservations, each a sentence.
     pub why: Vec<String>,
 }
@@ -108,6 +110,7 @@ fn one(points: &[Point], outcomes: &[Outcome], group: &[usize], control: Option<
         mean: Energy((totals.iter().map(|e| u128::from(e.0)).sum::<u128>() / totals.len() as u128) as u64),
         difference: None,
         verdict: Verdict::Control,
+        won: Vec::new(),
         why: Vec::new(),
     };
     if is_open && let Some(late) = group.iter().filter_map(|run| outcomes[*run].late()).max() {
@@ -158,7 +161,46 @@ fn one(points: &[Point], outcomes: &[Outcome], group: &[usize], control: Option<
         Some(_) => Verdict::Worse,
     };
     judged.difference = Some(difference);
+    judged.won = [segments_won(&pairs), fsyncs(&pairs)].into_iter().flatten().collect();
     judged
+}
+
+/// The price of the free segments that a configuration holds more than its control.
+fn segments_won(pairs: &[(&Outcome, &Outcome)]) -> Option<String> {
+    let held = |o: &Outcome| match &o.done {
+        Done::Calls(done) => done.free_segments.map(|n| n as f64),
+        Done::Blocks(_) => None,
+    };
+    let (mut segments, mut joules) = (0.0, 0.0);
+    for (of, control) in pairs {
+        segments += held(of)? - held(control)?;
+        joules += of.total().joules() - control.total().joules();
+    }
+    let n = pairs.len() as f64;
+    let (segments, joules) = (segments / n, joules / n);
+    let cleaned = pairs.iter().any(|(o, _)| matches!(&o.done, Done::Calls(done) if done.cleaned.sections > 0));
+    (cleaned && segments >= 1.0).then(|| match joules > 0.0 {
+        true => format!("holds {segments:.0} free segments more, {} for each", joules_text(joules / segments)),
+        false => format!("holds {segments:.0} free segments more, and spends {} less", joules_text(-joules)),
+    })
+}
+
+/// Energy and erases for each fsync, of a configuration and of its control.
+fn fsyncs(pairs: &[(&Outcome, &Outcome)]) -> Option<String> {
+    let is_sync = |op: &str| matches!(op, "fsync" | "fdatasync");
+    let count = |o: &Outcome| o.latencies().iter().filter(|l| is_sync(l.op)).map(|l| l.spread.count).sum::<u64>();
+    let side = |all: &[&Outcome]| {
+        let syncs = all.iter().map(|o| count(o)).sum::<u64>() as f64;
+        let joules = all.iter().map(|o| o.total().joules()).sum::<f64>();
+        let erases = all.iter().map(|o| o.erases()).sum::<u64>() as f64;
+        (syncs > 0.0).then(|| format!("{} and {:.4} erases", joules_text(joules / syncs), erases / syncs))
+    };
+    let (of, control): (Vec<&Outcome>, Vec<&Outcome>) = pairs.iter().copied().unzip();
+    Some(format!("{} for each fsync; the control {}", side(&of)?, side(&control)?))
+}
+
+fn joules_text(joules: f64) -> String {
+    Energy((joules * 1e12).max(0.0) as u64).to_string()
 }
 
 /// Mean and interval of these differences.

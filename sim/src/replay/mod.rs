@@ -198,6 +198,16 @@ impl<'a> Replay<'a> {
         Ok(Sensitivity { tried, totals })
     }
 
+    /// Assumed numbers of the profiles that could turn the sign of a difference: with half or twice the number, the run
+    /// of a configuration and that of its control compare the other way round. Both runs have the same seed.
+    ///
+    /// # Errors
+    /// A run failed.
+    pub fn turning(&self, of: (&Point, Energy), control: (&Point, Energy)) -> Result<Vec<String>, Error> {
+        let tried = [self.sensitivity(of.0)?, self.sensitivity(control.0)?];
+        Ok(assumed::turning(&tried[0], of.1, &tried[1], control.1))
+    }
+
     fn outcomes(&self, points: &[Point]) -> Result<Vec<Outcome>, Error> {
         match self.kind {
             Kind::Blocks => blocks::on_device(self.settings, points, self.program),

@@ -126,6 +126,11 @@ impl Outcome {
         (late > LATE.max(self.recorded() / 50)).then_some(late)
     }
 
+    /// Erased blocks of flash.
+    pub(super) fn erases(&self) -> u64 {
+        self.counter("erases")
+    }
+
     /// Pages stored as deltas.
     pub(super) fn deltas(&self) -> u64 {
         match &self.done {

@@ -43,6 +43,7 @@ pub fn text(all: &[Judged], points: &[Point]) -> String {
         );
     }
     for judged in all {
+        judged.won.iter().for_each(|won| out += &format!("\n{}: {won}", judged.name));
         judged.why.iter().for_each(|why| out += &format!("\n{}: {}", judged.name, output::plain(why)));
     }
     out
@@ -61,6 +62,7 @@ pub fn json(all: &[Judged], points: &[Point], outcomes: &[Outcome]) -> Value {
                 "difference_percent": j.difference.map(|d| d.mean),
                 "interval_percent": j.difference.and_then(|d| d.interval).map(|(low, high)| [low, high]),
                 "verdict": j.verdict.text(),
+                "won": j.won,
                 "why": j.why,
             })
         })

@@ -144,7 +144,8 @@ pub struct Args {
     #[arg(long, value_name = "NAME=NUMBER")]
     assume: Vec<String>,
     /// Replay again with half and with twice each number that the profile only assumes, and print the effect of each.
-    #[arg(long, conflicts_with_all = ["compare", "paced", "requests", "perfetto"])]
+    /// With --compare, print those that would turn the sign of a difference.
+    #[arg(long, conflicts_with_all = ["paced", "requests", "perfetto"])]
     sensitivity: bool,
     /// Initial contents of the volume; for recordings of calls.
     #[arg(long, conflicts_with_all = ["size", "age", "seed", "seeds"])]
@@ -447,9 +448,23 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     {
         perfetto::write(file, &args.file, outcome, on)?;
     }
-    let sensitivity = points.first().filter(|_| args.sensitivity).map(|point| replay.sensitivity(point));
+    let single = points.first().filter(|_| args.sensitivity && points.len() == 1);
+    let sensitivity = single.map(|point| replay.sensitivity(point));
     let sensitivity = sensitivity.transpose().map_err(failure)?;
-    let judged = if points.len() > 1 { replay.judged(&points, &outcomes) } else { Vec::new() };
+    let mut judged = if points.len() > 1 { replay.judged(&points, &outcomes) } else { Vec::new() };
+    if args.sensitivity {
+        for n in 0..judged.len() {
+            let Some(control) = judged[n].against.as_ref().and_then(|a| judged.iter().find(|j| j.name == *a)) else {
+                continue;
+            };
+            let [of, control] = [&judged[n], control].map(|j| (&points[j.runs[0]], outcomes[j.runs[0]].total()));
+            let turning = replay.turning(of, control).map_err(failure)?;
+            judged[n].why.extend(match turning.is_empty() {
+                true => vec!["no assumed number, halved or doubled, turns the sign".to_owned()],
+                false => turning,
+            });
+        }
+    }
     if !flames.is_empty() {
         let shown = points.iter().zip(&outcomes).filter(|(point, _)| !point.variant.repeats);
         let graphs: Vec<Graph> = shown.map(|(_, o)| flame::graph(o, flames.depth())).collect();
