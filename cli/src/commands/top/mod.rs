@@ -37,7 +37,7 @@ use terms::Choice;
 use view::{About, Note, Readings, Shown};
 
 /// Options that concern disks.
-const OF_DISKS: [&str; 9] = ["profile", "of", "from", "no_wait", "record", "most", "writeback", "file", "flame"];
+const OF_DISKS: [&str; 8] = ["profile", "of", "from", "no_wait", "record", "most", "writeback", "flame"];
 
 /// Show watts per process and disk, live.
 ///
