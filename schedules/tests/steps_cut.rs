@@ -1,6 +1,6 @@
 //! Other threads make data durable between two steps of long work on a file, and then power fails. The file must have
 //! its old state, its new state, or one of the intermediate states that the file system promises. Thread orders come
-//! from a seed. `JOULEFS_DEEP=1` tries more of them.
+//! from a seed.
 
 use std::ops::Range;
 use std::process::Command;
@@ -263,8 +263,10 @@ fn judged_by_ours(image: &Memory, when: &str) {
 }
 
 fn judged_by_theirs(image: &Memory) {
-    let dir =
-        std::env::temp_dir().join(format!("joulefs-steps-{}-{:?}", std::process::id(), std::thread::current().id()));
+    // In memory if possible: the images are large, and fsck.f2fs flushes them.
+    let memory = std::path::Path::new("/dev/shm");
+    let place = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+    let dir = place.join(format!("joulefs-steps-{}-{:?}", std::process::id(), std::thread::current().id()));
     std::fs::create_dir_all(&dir).expect("a directory");
     let path = dir.join("image");
     image.save(&path).expect("an image");
@@ -296,14 +298,7 @@ fn recovered(image: &Memory, work: Work) -> (Held, u64, u64) {
 /// before nor after the work.
 fn between_steps(work: Work, least: u64) {
     // Checking a large volume is slow.
-    let deep = std::env::var_os("JOULEFS_DEEP").is_some_and(|v| v == "1");
-    let orders = if work.reserves() {
-        6
-    } else if deep {
-        32
-    } else {
-        12
-    };
+    let orders = if work.reserves() { 6 } else { 32 };
     let (mut amid, mut between) = (0, 0);
     for durable in [Durable::Everything, Durable::TheFile, Durable::Another] {
         for (n, left) in runs(work, durable, orders).into_iter().enumerate() {
