@@ -164,7 +164,7 @@ fn prepared(journal: &str) -> Memory {
     let dev = Memory::new(64 * 256);
     let options = Options { assume_zeroed: true, ..Options::modern() };
     f2fs::mkfs::format(&dev, &RealClock::new(), &options).expect("formats");
-    f2fs::delta::unsettle(&dev).expect("may hold deltas");
+    f2fs::settle::unsettle(&dev).expect("may hold deltas");
     let mounted = Mounted::new(&dev);
     let mut child = spawned(Command::new(locate("sqlite3", "sqlite3")).arg("-bail").arg(mounted.database()));
     tell(&mut child, &begin(journal));

@@ -374,7 +374,7 @@ fn judge(base: &Base, image: &Memory, lie: &Lie, asked: bool) {
     use_it(&vol);
     drop(vol);
     let dev = Arc::new(image);
-    f2fs::delta::settle(dev.clone(), clock(), &mut |_, _| ()).unwrap();
+    f2fs::settle::settle(dev.clone(), clock(), &mut |_, _| ()).unwrap();
     let after = check(&dev);
     assert!(after.is_clean(), "after settling: {after}");
     if !asked {

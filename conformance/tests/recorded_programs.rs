@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use device::{Access, open_image};
-use f2fs::{MountOptions, Volume, delta, mkfs};
+use f2fs::{MountOptions, Volume, mkfs, settle};
 use format::superblock::Features;
 use judges::oracle::tools::assert_fsck_clean;
 use record::calls::{Events, prepare, replay, without_contents};
@@ -121,7 +121,7 @@ fn every_recorded_program_leaves_the_same_files_on_a_volume_with_deltas_that_set
         drop(volume);
         same("with deltas");
         let device = open_image(&image, Access::ReadWrite).unwrap();
-        delta::settle(device, clock(), &mut |_, _| ()).unwrap();
+        settle::settle(device, clock(), &mut |_, _| ()).unwrap();
         assert_fsck_clean(&image);
         same("settled");
         all += 1;

@@ -75,7 +75,7 @@ impl Shape for Kind {
             judges::payload::give(dev, *blocks);
         }
         if self.deltas().is_some() {
-            f2fs::delta::unsettle(&**dev).expect("a new volume becomes one with deltas");
+            f2fs::settle::unsettle(&**dev).expect("a new volume becomes one with deltas");
         }
     }
     fn appends(&self) -> bool {

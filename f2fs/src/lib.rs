@@ -59,6 +59,7 @@ mod replacement;
 mod rig;
 mod segment;
 mod served;
+pub mod settle;
 mod space;
 pub mod streams;
 pub mod superblocks;

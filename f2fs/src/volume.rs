@@ -21,7 +21,6 @@ mod host_room;
 mod public;
 mod report;
 mod restore;
-pub(crate) mod settle;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

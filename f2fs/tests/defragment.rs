@@ -182,7 +182,7 @@ fn packed_clusters_stay_packed() {
 #[test]
 fn deltas_keep_their_bases() {
     let image = formatted(256, &Options::modern());
-    joulefs_f2fs::delta::unsettle(&image).unwrap();
+    joulefs_f2fs::settle::unsettle(&image).unwrap();
     let image = Arc::new(image);
     let vol = mount(image.clone());
     let [f, _] = grow_by_turns(&vol, 200);
@@ -205,7 +205,7 @@ fn deltas_keep_their_bases() {
     let vol = mount(image.clone());
     assert!(read_all(&vol, f) == want);
     vol.unmount().unwrap();
-    joulefs_f2fs::delta::settle(image.clone(), clock(), &mut |_, _| ()).unwrap();
+    joulefs_f2fs::settle::settle(image.clone(), clock(), &mut |_, _| ()).unwrap();
     assert_tools_clean(&image);
     assert!(read_all(&mount(image), f) == want);
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use device::{Counting, Gate, Loss, Memory, Op, PowerCut, Rng};
 use format::node::delta::MOST_NODES;
 use joulefs_f2fs::delta::Reads;
-use joulefs_f2fs::delta::settle;
+use joulefs_f2fs::settle::settle;
 use joulefs_f2fs::{MountOptions, Volume};
 use vfs::{Allocate, FileSystem, Ino, SetAttr};
 

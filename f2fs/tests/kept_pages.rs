@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use device::{Counting, Loss, Memory, Rng};
 use joulefs_f2fs::Volume;
-use joulefs_f2fs::delta::settle;
+use joulefs_f2fs::settle::settle;
 use vfs::{Allocate, FileSystem, Ino, Seek, SetAttr};
 
 use crate::log_rig::with_deltas;

@@ -11,7 +11,7 @@ use device::{BlockDevice, Lba, Memory, Tag};
 use format::superblock::{Features, SuperBlock};
 use format::{inode, node};
 use joulefs_f2fs::Volume;
-use joulefs_f2fs::delta::unsettle;
+use joulefs_f2fs::settle::unsettle;
 use joulefs_f2fs::gc::settings::{Settings, Urgency};
 use vfs::{Allocate, DirEntry, Error, FileFlags, FileKind, FileSystem, Flow, Ino, RenameFlags, SetAttr, WriteFlags};
 
@@ -349,7 +349,7 @@ fn an_encrypted_tree_is_listed_moved_and_deleted_on_a_volume_with_deltas() {
     vol.unmount().unwrap();
     assert_clean(&*dev, "after everything encrypted is deleted");
     // Plain F2FS again, readable by Linux.
-    joulefs_f2fs::delta::settle(dev.clone(), clock(), &mut |_, _| ()).unwrap().expect("it held deltas");
+    joulefs_f2fs::settle::settle(dev.clone(), clock(), &mut |_, _| ()).unwrap().expect("it held deltas");
     assert_clean(&*dev, "settled");
     assert!(read_all(&mount(dev), plain) == want);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use device::{BlockDevice, Counting, Loss, Memory, Rng};
-use joulefs_f2fs::delta::settle;
+use joulefs_f2fs::settle::settle;
 use joulefs_f2fs::{MountOptions, Volume};
 use vfs::{Allocate, FileSystem, Ino, RenameFlags, Seek, SetAttr};
 

@@ -147,7 +147,7 @@ fn deltas_are_counted_like_the_file_system_does_and_described_by_their_bases() {
     assert_eq!((files, u64::from(deltas)), (theirs.inodes, theirs.deltas));
     // Settling folds every delta: none is left.
     let plain = Arc::new(dev.fork());
-    f2fs::delta::settle(plain.clone(), damage::clock(), &mut |_, _| {}).unwrap();
+    f2fs::settle::settle(plain.clone(), damage::clock(), &mut |_, _| {}).unwrap();
     let after = inspected(&*plain);
     assert_eq!(after.findings, []);
     assert_eq!(after.files.iter().map(|f| f.deltas).sum::<u32>(), 0);

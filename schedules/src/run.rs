@@ -92,7 +92,7 @@ fn make(delta: bool, compress: bool, roomy: bool) -> Result<Memory, String> {
     let vol = f2fs::Volume::mount(dev.clone(), clock, f2fs::MountOptions::default()).map_err(|e| e.to_string())?;
     fill(&*vol).map_err(|e| e.to_string())?;
     if delta {
-        f2fs::delta::unsettle(&*dev).map_err(|e| e.to_string())?;
+        f2fs::settle::unsettle(&*dev).map_err(|e| e.to_string())?;
     }
     Ok(dev.fork())
 }
@@ -353,6 +353,6 @@ pub fn run_and_keep(case: &Case) -> Result<(Outcome, Memory), Failure> {
 /// If it cannot be settled.
 pub fn plain(image: Memory) -> Result<Memory, String> {
     let dev = Arc::new(image);
-    f2fs::delta::settle(dev.clone(), clock(), &mut |_, _| ()).map_err(|e| format!("settling: {e}"))?;
+    f2fs::settle::settle(dev.clone(), clock(), &mut |_, _| ()).map_err(|e| format!("settling: {e}"))?;
     Ok(dev.fork())
 }

@@ -159,7 +159,7 @@ impl Subject for F2fs {
             volume.unmount().map_err(told)?;
         }
         if self.deltas {
-            f2fs::delta::unsettle(&*dev).map_err(told)?;
+            f2fs::settle::unsettle(&*dev).map_err(told)?;
         }
         Ok(())
     }

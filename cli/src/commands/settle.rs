@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use device::RealClock;
-use f2fs::delta;
+use f2fs::settle;
 use serde_json::json;
 
 use crate::{Failure, image, output, progress};
@@ -45,7 +45,7 @@ pub fn settle(args: &Args, as_json: bool) -> Result<(), Failure> {
         bar.set_position(done.into());
         progress::show_if_slow(&bar);
     };
-    let done = delta::settle(dev, Arc::new(RealClock::new()), &mut progress);
+    let done = settle::settle(dev, Arc::new(RealClock::new()), &mut progress);
     bar.finish_and_clear();
     let done = done.map_err(|e| format!("{path}: {e}"))?;
     if as_json {
@@ -70,7 +70,7 @@ pub fn unsettle(args: &UnsettleArgs, as_json: bool) -> Result<(), Failure> {
     let path = args.image.display();
     let dev = image::open_device(&args.image, true)?;
     image::only_f2fs(&*dev, &args.image, "joulefs unsettle")?;
-    let changed = delta::unsettle(&*dev).map_err(|e| format!("{path}: {e}"))?;
+    let changed = settle::unsettle(&*dev).map_err(|e| format!("{path}: {e}"))?;
     if as_json {
         output::print(&json!({ "image": path.to_string(), "changed": changed }));
         return Ok(());

@@ -17,7 +17,7 @@
 //!   (`volume::restore`).
 //! * [`read`]: the contents of a page with a delta.
 //! * [`study`]: other uses of delta nodes, for comparison.
-//! * [`settle`](fn@settle): how a volume gets deltas, and becomes plain F2FS again.
+//! * How a volume gets deltas, and becomes plain F2FS again: [`crate::settle`].
 //!
 //! Three rules keep base and delta together. When a slot gets another address, it loses its delta in the zone in the
 //! same change of the node, and its deltas in delta nodes before the inode's lock is released (except when cleaning
@@ -90,4 +90,3 @@ pub use hotness::{Class, FileHeat};
 pub use places::{Places, Reads};
 pub use study::{Beside, LONGEST, Study};
 
-pub use crate::volume::settle::{DeltaCount, SettleError, Settled, settle, unsettle};

@@ -280,7 +280,7 @@ pub fn scherlfs(sync: scherlfs::Sync, placement: scherlfs::Placement) -> ScherlF
 /// If it cannot be settled.
 pub fn settled(image: &Memory) -> Result<Memory, String> {
     let dev = Arc::new(image.fork());
-    f2fs::delta::settle(dev.clone(), clock(), &mut |_, _| ()).map_err(|e| format!("settling: {e}"))?;
+    f2fs::settle::settle(dev.clone(), clock(), &mut |_, _| ()).map_err(|e| format!("settling: {e}"))?;
     Ok(dev.fork())
 }
 
