@@ -10,8 +10,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use device::{BlockDevice, Lba, Loss, Memory, PowerCut, Tag};
-use f2fs::delta::{Places as Where, settle, unsettle};
+use f2fs::delta::Places as Where;
 use f2fs::mkfs::{self, Options};
+use f2fs::settle::{settle, unsettle};
 use f2fs::{MountOptions, Volume};
 use format::inode::RawInode;
 use format::superblock::SuperBlock;

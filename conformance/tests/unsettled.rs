@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use device::{Memory, RealClock};
-use f2fs::delta::{settle, unsettle};
 use f2fs::mkfs::Options;
+use f2fs::settle::{settle, unsettle};
 use f2fs::{MountOptions, Volume};
 use judges::oracle::kernel::{Ending, Kernel};
 use judges::oracle::linux::Linux;

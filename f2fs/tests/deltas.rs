@@ -9,8 +9,8 @@ use device::{BlockDevice, Counting, Fault, Faulty, Gate, Loss, Memory, Op, Power
 use format::inode::RawInode;
 use format::superblock::{Features, MAGIC, SuperBlock};
 use joulefs_f2fs::delta::Places;
-use joulefs_f2fs::settle::{Settled, settle, unsettle};
 use joulefs_f2fs::mkfs::Options;
+use joulefs_f2fs::settle::{Settled, settle, unsettle};
 use joulefs_f2fs::{MountOptions, Volume};
 use vfs::{Allocate, FileSystem, Ino, SetAttr};
 

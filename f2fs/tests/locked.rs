@@ -11,8 +11,8 @@ use device::{BlockDevice, Lba, Memory, Tag};
 use format::superblock::{Features, SuperBlock};
 use format::{inode, node};
 use joulefs_f2fs::Volume;
-use joulefs_f2fs::settle::unsettle;
 use joulefs_f2fs::gc::settings::{Settings, Urgency};
+use joulefs_f2fs::settle::unsettle;
 use vfs::{Allocate, DirEntry, Error, FileFlags, FileKind, FileSystem, Flow, Ino, RenameFlags, SetAttr, WriteFlags};
 
 use crate::log_rig::*;

@@ -9,8 +9,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use device::{BLOCK, Memory, RealClock, Rng};
-use f2fs::delta::{Places, settle};
+use f2fs::delta::Places;
 use f2fs::mkfs::Options;
+use f2fs::settle::settle;
 use f2fs::{MountOptions, Volume};
 use format::delta::codec::{decode, encode};
 use format::superblock::Features;

@@ -89,4 +89,3 @@ pub use costs::Costs;
 pub use hotness::{Class, FileHeat};
 pub use places::{Places, Reads};
 pub use study::{Beside, LONGEST, Study};
-
