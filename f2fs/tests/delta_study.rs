@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use device::{BlockDevice, CountSnapshot, Counting, Loss, PowerCut, Rng};
 use joulefs_f2fs::cause::Cause;
-use joulefs_f2fs::delta::{Beside, Places, Study, settle};
+use joulefs_f2fs::delta::{Beside, Places, Study};
+use joulefs_f2fs::settle::settle;
 use joulefs_f2fs::{MountOptions, Volume};
 use vfs::FileSystem;
 
