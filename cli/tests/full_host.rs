@@ -66,23 +66,15 @@ fn hosts() -> Vec<&'static str> {
         .collect()
 }
 
-/// Runs a script on every host with both kinds of volume. The scripts mostly wait for a disk or for a mount's
-/// background work, so all of them run at once.
-fn on_all(text: &str, judge: impl Fn(&str, &str, &str)) {
-    on(&hosts(), text, judge);
-}
-
-fn on(hosts: &[&'static str], text: &str, judge: impl Fn(&str, &str, &str)) {
-    let all = hosts.iter().flat_map(|host| ["f2fs", "scherlfs"].map(|kind| (*host, kind)));
-    std::thread::scope(|scope| {
-        let run = |(host, kind)| (host, kind, scope.spawn(move || script(host, kind, text)));
-        for (host, kind, running) in all.map(run).collect::<Vec<_>>() {
-            match running.join().unwrap() {
+fn on_all(kinds: &[&str], text: &str, judge: impl Fn(&str, &str, &str)) {
+    for host in hosts() {
+        for kind in kinds {
+            match script(host, kind, text) {
                 Some((out, err)) => judge(&format!("{kind} on {host}"), &out, &err),
                 None => testlog::missing(format_args!("a loop device, to mount {host}")),
             }
         }
-    });
+    }
 }
 
 /// The lines that begin with `word`, without it.
@@ -114,7 +106,7 @@ done
 same before contents 16000000
 "$J" ls h/v.img:/d >/dev/null 2>&1 && echo "same d"
 "#;
-    on_all(WORK, |which, out, err| {
+    on_all(&["f2fs", "scherlfs"], WORK, |which, out, err| {
         assert_eq!(lines(out, "unmount"), ["0"], "{which}: {out}{err}");
         assert_eq!(lines(out, "fsck"), ["0"], "{which}: {out}{err}");
         // On a full btrfs a write may use more ballast than its length.
@@ -142,16 +134,14 @@ cp contents m/before; fill
 for i in $(seq 40); do cp contents m/x$i 2>/dev/null || { echo "full here"; break; }; done
 # A block may find room where a file does not.
 mkdir m/d 2>/dev/null && echo "made d" || echo "same d"
-rm h/filler*; sync h/v.img
-# The mount looks for room once in a while.
-for n in $(seq 80); do mkdir m/e 2>/dev/null && break; sleep 0.1; done
-[ -d m/e ]; echo "again $?"
+rm h/filler*; sync h/v.img; sleep 4
+mkdir m/e; echo "again $?"
 cp contents m/after && sync m/after; echo "again $?"
 "$J" unmount m; echo "unmount $?"
 "$J" ls h/v.img:/d >/dev/null 2>&1 && echo "same d"
 same before contents 3000000; same after contents 3000000
 "#;
-    on_all(WORK, |which, out, err| {
+    on_all(&["f2fs", "scherlfs"], WORK, |which, out, err| {
         assert_eq!(lines(out, "full"), ["here"], "{which}: {out}{err}");
         assert_eq!(lines(out, "again"), ["0", "0"], "{which}: {out}{err}");
         assert_eq!(lines(out, "unmount"), ["0"], "{which}: {out}{err}");
@@ -170,17 +160,17 @@ for i in $(seq 100); do echo "old $i" >m/c$i; done
 fill; sleep 2
 # Each with a descriptor of its own; only the write is asked.
 for i in $(seq 60); do head -c 20000 contents | dd of=m/x$i bs=20000 status=none 2>/dev/null && echo "accepted x$i 20000"; done
-rm m/o*
-# Its blocks are given back after the next checkpoint.
-for n in $(seq 80); do [ $(df --output=avail -k h | tail -1) -gt 20000 ] && break; sleep 0.1; done
+rm m/o*; sleep 6
 for i in 1 2 3 4 5 6 7 8; do cat contents; done >big; cp big m/again && sync m/again; echo "again $?"
 "$J" unmount m; echo "unmount $?"
 for i in $(seq 60); do "$J" ls h/v.img:/x$i >/dev/null 2>&1 && same x$i contents 20000; done
 same again big 8388608
 "#;
-    // On btrfs a checkpoint takes as much space as it frees.
-    let hosts: Vec<&str> = hosts().into_iter().filter(|host| *host != "btrfs").collect();
-    on(&hosts, WORK, |which, out, err| {
+    on_all(&["f2fs", "scherlfs"], WORK, |which, out, err| {
+        if which.ends_with("btrfs") {
+            // On such a host a checkpoint takes as much space as it frees.
+            return;
+        }
         assert_eq!((lines(out, "again"), lines(out, "unmount")), (vec!["0"], vec!["0"]), "{which}: {out}{err}");
         let same = lines(out, "same");
         for file in lines(out, "accepted") {
@@ -208,7 +198,7 @@ same before contents 30000000
 "$J" mkfs --type $TYPE --size 1G --from tree h/w.img; echo "from $?"
 ls h | grep w.img
 "#;
-    on_all(WORK, |which, out, err| {
+    on_all(&["f2fs", "scherlfs"], WORK, |which, out, err| {
         assert_eq!(lines(out, "mount"), ["1"], "{which}: {out}{err}");
         assert!(err.contains("mount needs") && err.contains("4.00 MiB") && err.contains("-o ro"), "{which}: {err}");
         assert_eq!(lines(out, "ro"), ["0"], "{which}: {out}{err}");
