@@ -129,7 +129,7 @@ fn lockstep(mib: u64, options: &Options, mount: &MountOptions) {
 fn lockstep_of(mib: u64, subject: &impl Subject, op: impl Strategy<Value = Op>) -> u64 {
     let deep = std::env::var_os("JOULEFS_DEEP").is_some_and(|v| v == "1");
     let mut runner = TestRunner::new(ProptestConfig {
-        cases: if deep { 20_000 } else { 400 },
+        cases: if deep { 20_000 } else { 800 },
         max_shrink_iters: 3000,
         failure_persistence: Some(Box::new(FileFailurePersistence::Direct("proptest-regressions/lockstep.txt"))),
         ..ProptestConfig::default()
