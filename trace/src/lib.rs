@@ -28,9 +28,11 @@
 pub mod askers;
 pub mod block;
 pub mod call;
+mod columns;
 mod error;
 mod formats;
 mod input;
+mod joined;
 mod letters;
 mod names;
 pub mod only;
@@ -53,13 +55,14 @@ mod writeback;
 pub use ::device;
 /// The file system on which calls are replayed.
 pub use ::vfs;
+pub use columns::Columns;
 pub use error::{At, TraceError};
 pub use formats::{Format, Kind};
 pub use input::Input;
 pub use names::files::{Files, Place, Writeback, Writing, Written};
-pub use names::{NOT_RECORDED, Names, OtherCounts, Process, missing_details};
+pub use names::{INVALID, NOT_RECORDED, Names, OtherCounts, Process, invalid_lines, missing_details};
 pub use opened::Opened;
-pub use recognise::{files_of, open, open_as, open_input, open_input_as};
+pub use recognise::{Options, files_of, open, open_as, open_columns, open_input, open_input_as, open_with};
 
 /// The README's example, so that it is compiled and run.
 #[cfg(doctest)]
