@@ -27,8 +27,13 @@ pub struct Recorded {
 
 /// Opens a recording.
 pub fn open(path: &Path) -> Result<Recorded, Failure> {
-    let opened = trace::open(path).map_err(|e| e.to_string())?;
-    Ok(Recorded { opened, length: length(path) })
+    open_whole(path, &SessionArgs::default())
+}
+
+/// Opens all files of a recording.
+fn open_whole(path: &Path, part: &SessionArgs) -> Result<Recorded, Failure> {
+    let opened = trace::open_with(path, &part.options()).map_err(|e| e.to_string())?;
+    Ok(Recorded { opened, length: part.files(path).map(length).sum() })
 }
 
 /// Opens a part of a recording. Events out of time order are counted even if the part is the whole.
@@ -43,7 +48,7 @@ pub fn open_as(
     seen: impl FnOnce(Box<dyn Events>) -> Box<dyn Events>,
 ) -> Result<Recorded, Failure> {
     let span = part.span()?;
-    let Recorded { opened, length } = open(path)?;
+    let Recorded { opened, length } = open_whole(path, part)?;
     let opened = match opened {
         Opened::Blocks(events) => Opened::Blocks(of_events(seen(events), span, path, part)?),
         Opened::Calls(calls) => Opened::Calls(of_calls(calls, span)),
@@ -114,11 +119,11 @@ pub fn wrong_before_the_first(path: &Path, part: &SessionArgs, otherwise: Failur
     }
 }
 
-/// Notes about duplicate requests and requests recorded as another kind; empty for most recordings.
+/// Notes about invalid lines, duplicate requests and requests recorded as another kind; empty for most recordings.
 pub fn cleared(requests: &Requests) -> Vec<String> {
     let texts = [(TOLD_AGAIN, "duplicate requests skipped"), (DISCARDS, "discards marked as reads corrected")];
     let counted = |(key, text): (&str, &str)| requests.other_counts().get(key).map(|n| format!("{n} {text}"));
-    texts.into_iter().filter_map(counted).collect()
+    trace::invalid_lines(requests.other_counts()).into_iter().chain(texts.into_iter().filter_map(counted)).collect()
 }
 
 /// Error: a recording of the wrong kind.

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use record::calls::{self, StripError};
@@ -19,7 +19,7 @@ use trace::write::{blkparse, fio_iolog, parquet};
 use trace::{Format, Opened, OtherCounts, TraceError};
 
 use crate::of_devices::OfArgs;
-use crate::session::{self, UntilArgs};
+use crate::session::{self, SessionArgs, UntilArgs};
 use crate::{Failure, of_devices, output, recorded, whole};
 
 /// Convert a recording to another format.
@@ -54,6 +54,9 @@ use crate::{Failure, of_devices, output, recorded, whole};
 pub struct Args {
     /// The recording; - for standard input.
     file: PathBuf,
+    /// Further files of the same recording: requests are merged by time, files of calls follow each other.
+    #[arg(value_name = "FILE")]
+    further: Vec<PathBuf>,
     /// Output format.
     #[arg(long)]
     to: To,
@@ -70,6 +73,17 @@ pub struct Args {
     of: OfArgs,
     #[command(flatten)]
     session: UntilArgs,
+}
+
+impl Args {
+    /// The part of all files.
+    fn part(&self) -> SessionArgs {
+        self.session.part().with(&self.further)
+    }
+
+    fn files(&self) -> impl Iterator<Item = &Path> {
+        std::iter::once(&self.file).chain(&self.further).map(PathBuf::as_path)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -120,11 +134,14 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         return Err(Failure::usage("--json and the recording cannot both go to standard output; give --output FILE"));
     }
     if let Some(file) = &args.output {
-        whole::apart("--output", file, &args.file)?;
+        args.files().try_for_each(|read| whole::apart("--output", file, read))?;
     }
     if args.to == To::Calls {
         if let Some(option) = args.session.part().given() {
             return Err(Failure::usage(format!("{option}: --to calls always writes the whole recording")));
+        }
+        if !args.further.is_empty() {
+            return Err(Failure::usage("--to calls writes one recording; give one file"));
         }
         if args.clear || !args.of.typed().is_empty() {
             return Err(Failure::usage(
@@ -213,7 +230,8 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         }),
     );
     if !as_json {
-        session::said(&written.timing).iter().for_each(|what| output::warn(what));
+        let said = session::said(&written.timing).into_iter().chain(trace::invalid_lines(&written.others));
+        said.for_each(|what| output::warn(&what));
         of_devices::said(&left_out).iter().for_each(|what| output::warn(what));
         for twice in &written.twice {
             let (n, device, why) = (twice.count, twice.device, twice.reason());
@@ -239,7 +257,7 @@ fn open(args: &Args) -> Result<recorded::Recorded, Failure> {
     let seen = |events| -> Box<dyn Events> {
         Box::new(if clear { Cleared::new(events) } else { Cleared::only_counted(events) })
     };
-    let recorded::Recorded { opened, length } = recorded::open_as(&args.file, &args.session.part(), seen)?;
+    let recorded::Recorded { opened, length } = recorded::open_as(&args.file, &args.part(), seen)?;
     let devices = args.of.devices()?;
     let opened = match opened {
         Opened::Blocks(events) if !devices.is_empty() => Opened::Blocks(Box::new(Only::new(events, devices))),
@@ -251,7 +269,7 @@ fn open(args: &Args) -> Result<recorded::Recorded, Failure> {
 /// The devices that repeat requests of other devices. None if the recording cannot be read twice, or if devices were
 /// selected.
 fn told_again(args: &Args) -> Result<Vec<LeftOut>, Failure> {
-    if !args.of.typed().is_empty() || recorded::again(&args.file).is_err() {
+    if !args.of.typed().is_empty() || args.files().any(|file| recorded::again(file).is_err()) {
         return Ok(Vec::new());
     }
     let recorded::Recorded { opened, length } = open(args)?;
@@ -461,5 +479,6 @@ fn all_calls(
         }
     }
     written.timing = calls.timing();
+    written.others = calls.other_counts().clone();
     Ok(())
 }

@@ -13,8 +13,9 @@ use crate::Failure;
 ///
 /// The format is detected from the content, gzip and zstd are unpacked, `-` is standard input (for stat and convert).
 /// Block devices: blktrace (binary, version 7 and 8, one file or one per CPU), blkparse text, ftrace text, trace.dat,
-/// Perfetto, fio iolog (version 2 and 3), MSR Cambridge CSV, SYSTOR'17 CSV, the CSV of mobile block traces, write logs
-/// of dm-log-writes and QEMU, and JouleFS recordings. File systems: `strace -f -ttt`, MobiBench, and JouleFS
+/// Perfetto, biosnoop, iosnoop, fio iolog (version 2 and 3), fio logs with offsets, MSR Cambridge CSV, SYSTOR'17 CSV,
+/// the CSV of mobile block traces, Alibaba, Tencent CBS, SPC, FIU, DiskSim, MQSim, vscsi, oracleGeneral, write logs of
+/// dm-log-writes and QEMU, and JouleFS recordings; any other table by --columns. File systems: `strace -f -ttt`, MobiBench, and JouleFS
 /// recordings. Meters: Monsoon, powermonitor-hvpm and Alumet CSV, Perfetto power rails.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \

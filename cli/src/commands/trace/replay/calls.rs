@@ -19,7 +19,7 @@ use trace::replay::needs::{self, Needs};
 use trace::replay::place::OnDirectory;
 use trace::session::Span;
 use trace::timing::Timing;
-use trace::{Opened, TraceError};
+use trace::{Opened, Options, TraceError};
 use volume::MountOptions;
 
 use super::no_space::{no_call, told};
@@ -56,7 +56,9 @@ fn needed(path: &Path, part: &SessionArgs) -> Result<Looked, Failure> {
     let (needs, _) = needs::scan(&mut *calls, moved);
     bar.finish_and_clear();
     let timing = calls.timing();
-    let said = session::said(&timing).into_iter().chain(trace::missing_details(calls.other_counts())).collect();
+    let others = calls.other_counts();
+    let details = trace::invalid_lines(others).into_iter().chain(trace::missing_details(others));
+    let said = session::said(&timing).into_iter().chain(details).collect();
     Ok(Looked { needs, said, timing })
 }
 
@@ -116,11 +118,11 @@ pub fn on_volume(args: &Args, ours: Option<&ByInode>, points: &[Point]) -> Resul
                 progress::show_if_slow(bar);
             }
         };
-        let opens: Vec<Box<Reopen<'_>>> = after.iter().map(|e| reopen(&e.path, Span::default())).collect();
+        let opens: Vec<Box<Reopen<'_>>> = after.iter().map(|e| reopen(&e.path, Options::default(), Span::default())).collect();
         let mut sources: Vec<Box<dyn Source + '_>> =
             after.iter().zip(&opens).map(|(earlier, open)| earlier.source(open)).collect();
         let mut before: Vec<&mut dyn Source> = sources.iter_mut().map(|s| &mut **s as &mut dyn Source).collect();
-        let open = reopen(&args.file, span);
+        let open = reopen(&args.file, args.session.options(), span);
         let run = match ours {
             Some(ours) => traces::calls::run(&mut ours.clone(), &mut before, &variant.profile, &options, &mut progress),
             None => {
@@ -143,8 +145,8 @@ pub fn on_volume(args: &Args, ours: Option<&ByInode>, points: &[Point]) -> Resul
 type Reopen<'a> = dyn Fn() -> Result<Box<dyn Calls>, ReplayError> + 'a;
 
 /// Opens a recording of calls at its start, any number of times.
-fn reopen(path: &Path, span: Span) -> Box<Reopen<'_>> {
-    Box::new(move || match trace::open(path)? {
+fn reopen(path: &Path, options: Options, span: Span) -> Box<Reopen<'_>> {
+    Box::new(move || match trace::open_with(path, &options)? {
         Opened::Calls(calls) => Ok(recorded::of_calls(calls, span)),
         _ => Err(TraceError::Unknown {
             path: path.to_owned(),

@@ -169,6 +169,7 @@ struct Shared {
     after: Vec<String>,
     page_cache: Option<u64>,
     span: trace::session::Span,
+    columns: Option<String>,
 }
 
 impl Shared {
@@ -176,7 +177,7 @@ impl Shared {
         let after = args.after.iter().map(|file| digest(&trace::files_of(file))).collect::<Result<_, _>>()?;
         let image = args.image.as_ref().map(|path| digest_of_image(path)).transpose()?;
         let page_cache = args.cache(ours)?.map(|blocks| blocks as u64 * BLOCK as u64);
-        Ok(Shared { image, after, page_cache, span: args.session.span()? })
+        Ok(Shared { image, after, page_cache, span: args.session.span()?, columns: args.session.columns() })
     }
 }
 
@@ -235,6 +236,7 @@ fn parameters(args: &Args, kind: Kind, shared: &Shared, v: &Variant) -> Result<M
     let size = v.size.as_deref().map(|text| size::of("--size", text)).transpose()?;
     put("size_bytes", json!(size));
     let trace::session::Span { from, to, max_gap } = shared.span;
+    put("columns", json!(shared.columns));
     put("from_ns", json!((from > 0).then_some(from)));
     put("to_ns", json!(to));
     put("max_gap_ns", json!(max_gap));
