@@ -94,7 +94,11 @@ fn size(name: &str, text: &str) -> Result<u64, String> {
         "sector" => SECTOR,
         "KiB" => 1024,
         "block" => 4096,
-        _ => return Err(format!("{name}: unit {text:?} is unknown; there are byte, sector, KiB and block (4096 bytes)")),
+        _ => {
+            return Err(format!(
+                "{name}: unit {text:?} is unknown; there are byte, sector, KiB and block (4096 bytes)"
+            ));
+        }
     })
 }
 
@@ -152,8 +156,9 @@ impl FromStr for Columns {
                 "op" => {
                     let mut words = Vec::new();
                     for word in rest.into_iter().flat_map(|rest| rest.split(':')) {
-                        let (text, meaning) =
-                            word.split_once('=').ok_or_else(|| format!("op: {word:?}: give TEXT=OPERATION, e.g. 0=read"))?;
+                        let (text, meaning) = word
+                            .split_once('=')
+                            .ok_or_else(|| format!("op: {word:?}: give TEXT=OPERATION, e.g. 0=read"))?;
                         words.push((text.as_bytes().to_vec(), operation(meaning)?));
                     }
                     op.replace(Operation::In(place(name, at)?, words)).is_some()
@@ -200,7 +205,10 @@ mod tests {
         let words = vec![(b"0".to_vec(), Some(Op::Read)), (b"x".to_vec(), None)];
         assert_eq!(all.op, Operation::In(3, words));
         let some: Columns = "op=write,offset=1:block,bytes=2:KiB".parse().unwrap();
-        assert_eq!((some.time, some.op, some.offset, some.bytes), (None, Operation::All(Op::Write), (0, 4096), (1, 1024)));
+        assert_eq!(
+            (some.time, some.op, some.offset, some.bytes),
+            (None, Operation::All(Op::Write), (0, 4096), (1, 1024))
+        );
         assert!("end=1:s,took=2:ms,op=3,offset=4,bytes=5".parse::<Columns>().unwrap().at_end);
     }
 

@@ -28,17 +28,18 @@ fn oracle(time: u32, object: u64, size: u32, next: i64) -> Vec<u8> {
 #[test]
 fn both_versions_of_vscsi_have_reads_writes_and_flushes() {
     for record in [vscsi1 as fn(_, _, _, _) -> _, vscsi2] {
-        let bytes =
-            [record(0x28, 4096, 8, 1_000_000), record(0x2a, 512, 99, 1_000_001), record(0x35, 0, 0, 5), record(0, 0, 0, 6)];
+        let bytes = [
+            record(0x28, 4096, 8, 1_000_000),
+            record(0x2a, 512, 99, 1_000_001),
+            record(0x35, 0, 0, 5),
+            record(0, 0, 0, 6),
+        ];
         let bytes = bytes.concat();
         assert_eq!(text::open(&bytes).unwrap().format(), Format::Vscsi);
         let seen = read(&bytes);
         assert!(seen.error.is_none(), "{:?}", seen.error);
         let all: Vec<_> = seen.events.iter().map(|e| (e.time, e.op, e.sector, e.sectors)).collect();
-        assert_eq!(
-            all,
-            [(1_000_000_000, Op::Read, 8, 8), (1_000_001_000, Op::Write, 99, 1), (5000, Op::Flush, 0, 0)]
-        );
+        assert_eq!(all, [(1_000_000_000, Op::Read, 8, 8), (1_000_001_000, Op::Write, 99, 1), (5000, Op::Flush, 0, 0)]);
         assert_eq!(seen.others["other SCSI commands"], 1);
         assert!(read(&bytes[..bytes.len() - 1]).error.unwrap().is_cut_short());
     }

@@ -25,9 +25,7 @@ fn times(seen: &Seen) -> Vec<u64> {
 #[test]
 fn requests_of_several_files_are_merged_by_time() {
     let dir = tempfile::tempdir().unwrap();
-    let line = |cpu: u32, time: u32, name: &str| {
-        format!("8,0 {cpu} 1 {time}.000000000 7 D R 2048 + 8 [{name}]\n")
-    };
+    let line = |cpu: u32, time: u32, name: &str| format!("8,0 {cpu} 1 {time}.000000000 7 D R 2048 + 8 [{name}]\n");
     let a = write(&dir, "a", &(line(0, 2, "cat") + &line(0, 5, "dd")));
     let b = write(&dir, "b", &(line(1, 1, "dd") + &line(1, 3, "cat") + &line(1, 9, "cat")));
     for paths in [[&*a, &*b], [&*b, &*a]] {
@@ -60,7 +58,11 @@ fn devices_with_one_name_are_one_device() {
 #[test]
 fn files_of_calls_follow_each_other_with_their_descriptors() {
     let dir = tempfile::tempdir().unwrap();
-    let first = write(&dir, "log", "7 1.0 openat(AT_FDCWD, \"/a\", O_RDWR) = 3 <0.1>\n7 2.0 write(3, \"\", 5 <unfinished ...>\n");
+    let first = write(
+        &dir,
+        "log",
+        "7 1.0 openat(AT_FDCWD, \"/a\", O_RDWR) = 3 <0.1>\n7 2.0 write(3, \"\", 5 <unfinished ...>\n",
+    );
     let second = write(&dir, "log.1", "7 3.0 <... write resumed>) = 5 <1.0>\n7 4.0 fsync(3) = 0 <0.1>\n");
     let seen = all_of(join(&[&second, &first]));
     assert_eq!(times(&seen), [1, 2, 4]);

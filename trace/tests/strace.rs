@@ -554,7 +554,9 @@ fn stack_traces_pointers_numbers_and_commands_do_not_end_the_recording() {
 
 #[test]
 fn descriptors_that_strace_left_out_are_unknown() {
-    let text = of_7("openat(AT_FDCWD, \"/a\", O_RDONLY) = 4\npipe2([...], 0) = 0\nread(5, \"\"..., 9) = 9\nread(4, \"\"..., 9) = 9");
+    let text = of_7(
+        "openat(AT_FDCWD, \"/a\", O_RDONLY) = 4\npipe2([...], 0) = 0\nread(5, \"\"..., 9) = 9\nread(4, \"\"..., 9) = 9",
+    );
     let seen = read(text.as_bytes());
     assert!(seen.error.is_none(), "{:?}", seen.error);
     assert_eq!(seen.calls.len(), 2);

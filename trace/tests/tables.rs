@@ -236,13 +236,11 @@ fn any_table_is_read_by_its_columns() {
     let columns = "offset=1:block,op=2:W=read:R=discard,time=4:ms,process=5,bytes=6";
     let seen = text::read_table(spaces.as_bytes(), columns);
     assert!(seen.error.is_none(), "{:?}", seen.error);
-    let rows: Vec<_> = of(&seen).into_iter().map(|(time, op, sector, sectors, .., who, _)| (time, op, sector, sectors, who)).collect();
+    let rows: Vec<_> =
+        of(&seen).into_iter().map(|(time, op, sector, sectors, .., who, _)| (time, op, sector, sectors, who)).collect();
     assert_eq!(
         rows,
-        [
-            (1_500_000, Op::Read, 64, 8, "me".to_owned()),
-            (2_500_000, Op::Discard, 128, 16, "some name".to_owned()),
-        ]
+        [(1_500_000, Op::Read, 64, 8, "me".to_owned()), (2_500_000, Op::Discard, 128, 16, "some name".to_owned()),]
     );
     assert_eq!(seen.others["headers"], 1);
 }
@@ -267,7 +265,9 @@ fn damage_is_an_error_and_never_a_panic() {
 fn an_unknown_table_is_refused_with_the_nearest_format_and_its_first_invalid_line() {
     let mut lines: Vec<&str> = MSR.lines().collect();
     lines.extend(["x", "y", "z"]);
-    let Some(TraceError::Unknown { why, .. }) = read((lines.join("\n") + "\n").as_bytes()).error else { panic!("known") };
+    let Some(TraceError::Unknown { why, .. }) = read((lines.join("\n") + "\n").as_bytes()).error else {
+        panic!("known")
+    };
     assert!(why.contains("nearest format is MSR Cambridge CSV, which gives 3 events"), "{why}");
     assert!(why.contains("3 invalid lines skipped, the first is line 4, \"x\": it has not 7 columns"), "{why}");
     assert!(why.contains("blktrace, blkparse text"), "{why}");

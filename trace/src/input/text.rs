@@ -68,16 +68,18 @@ impl<R: Read> Utf8<R> {
             }
         };
         self.wide.truncate(had + got);
-        let mut units: Vec<u16> = (self.wide.chunks_exact(2))
-            .map(|two| if high_first { u16::from_be_bytes([two[0], two[1]]) } else { u16::from_le_bytes([two[0], two[1]]) })
-            .collect();
+        let mut units: Vec<u16> =
+            (self.wide.chunks_exact(2))
+                .map(|two| {
+                    if high_first { u16::from_be_bytes([two[0], two[1]]) } else { u16::from_le_bytes([two[0], two[1]]) }
+                })
+                .collect();
         // The first half of a pair waits for the second.
         if got > 0 && units.last().is_some_and(|unit| (0xd800..0xdc00).contains(unit)) {
             units.pop();
         }
         self.wide.drain(..units.len() * 2);
-        let text: String =
-            char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect();
+        let text: String = char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect();
         (self.ready, self.from) = (text.into_bytes(), 0);
         if got == 0 && !self.wide.is_empty() {
             // Half a unit at the end.

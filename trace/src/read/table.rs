@@ -152,7 +152,8 @@ impl Table {
             Some(delimiter) => Fields::new(line, delimiter),
             None => {
                 let all = [Delimiter::Byte(b'\t'), Delimiter::Byte(b';'), Delimiter::Byte(b','), Delimiter::Spaces];
-                let found = all.into_iter().map(|d| (d, Fields::new(line, d))).find(|(_, fields)| fields.count >= least);
+                let found =
+                    all.into_iter().map(|d| (d, Fields::new(line, d))).find(|(_, fields)| fields.count >= least);
                 let Some((delimiter, fields)) = found else {
                     return Err(format!("it has fewer than {least} columns"));
                 };
@@ -169,7 +170,8 @@ impl Table {
         match &self.form.width {
             Some(width) if !width.contains(&fields.count) => {
                 let least = width.start();
-                let wanted = if least == width.end() { least.to_string() } else { format!("{least} to {}", width.end()) };
+                let wanted =
+                    if least == width.end() { least.to_string() } else { format!("{least} to {}", width.end()) };
                 Err(format!("it has not {wanted} columns, but {}", fields.count))
             }
             _ if fields.count < least => Err(format!("it has not {least} columns, but {}", fields.count)),
@@ -199,8 +201,8 @@ impl Table {
             Err(_) if bytes == 0 => 0,
             Err(what) => return Err(what),
         };
-        let (sector, count_of) =
-            sectors(offset, bytes, others).ok_or_else(|| format!("offset and bytes have no sum: {offset} and {bytes}"))?;
+        let (sector, count_of) = sectors(offset, bytes, others)
+            .ok_or_else(|| format!("offset and bytes have no sum: {offset} and {bytes}"))?;
         let (op, flags) = match &columns.op {
             Operation::All(op) => (*op, Flags::empty()),
             Operation::In(at, words) => match words.iter().find(|(word, _)| word == text(*at)) {
@@ -224,9 +226,8 @@ impl Table {
         if columns.at_end {
             time = time.saturating_sub(took.unwrap_or(0));
         }
-        let small = |name, at: usize| {
-            number(text(at)).and_then(|n| u32::try_from(n).ok()).ok_or_else(|| wrong(name, text(at)))
-        };
+        let small =
+            |name, at: usize| number(text(at)).and_then(|n| u32::try_from(n).ok()).ok_or_else(|| wrong(name, text(at)));
         let pid = columns.pid.map_or(Ok(0), |at| small("pid", at))?;
         let process = columns.process.map_or(&[][..], text);
         let device = match (columns.host, columns.device) {
@@ -235,7 +236,9 @@ impl Table {
                 let major = small("host", host).unwrap_or_else(|_| self.names.number(text(host)).0);
                 DeviceId { major, minor }
             }
-            (None, Some(at)) => numbers(text(at)).unwrap_or_else(|| DeviceId { major: self.names.number(text(at)).0, minor: 0 }),
+            (None, Some(at)) => {
+                numbers(text(at)).unwrap_or_else(|| DeviceId { major: self.names.number(text(at)).0, minor: 0 })
+            }
             (None, None) => DeviceId::default(),
         };
         let (sector, count_of) = if op == Op::Flush { (0, 0) } else { (sector, count_of) };

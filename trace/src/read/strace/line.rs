@@ -142,7 +142,8 @@ fn what(rest: &[u8]) -> Result<What<'_>, String> {
         return Ok(match inner.strip_prefix(b"superseded by execve in pid ") {
             Some(by) => {
                 // A command may follow (`-Y`).
-                let by = number(&by[..memchr::memchr(b'<', by).unwrap_or(by.len())]).and_then(|n| u32::try_from(n).ok());
+                let by =
+                    number(&by[..memchr::memchr(b'<', by).unwrap_or(by.len())]).and_then(|n| u32::try_from(n).ok());
                 What::Superseded(by.ok_or_else(|| wrong("the process", inner))?)
             }
             None => What::Exit,
@@ -195,7 +196,11 @@ mod tests {
             "81<git> 1.5 [ 162] [????????????????] sync() = 0",
         ] {
             let read = line(text.as_bytes()).unwrap_or_else(|e| panic!("{text}: {e}"));
-            assert_eq!((read.pid, read.time, read.relative, &read.what), (Some(81), 1_500_000_000, false, &call), "{text}");
+            assert_eq!(
+                (read.pid, read.time, read.relative, &read.what),
+                (Some(81), 1_500_000_000, false, &call),
+                "{text}"
+            );
         }
         assert!(line(b"81<git>         1.500000 sync() = 0").unwrap().relative);
         assert!(line(b"81<git 1.5 sync() = 0").is_err() && line(b"[pid 81<git 1.5 sync() = 0").is_err());

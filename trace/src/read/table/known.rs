@@ -243,19 +243,21 @@ impl Known {
         let columns = match self.columns {
             Some(columns) => columns.parse().ok(),
             None => {
-                let found = self.header(input.peek(crate::recognise::HEAD)?).map(|(n, line, named)| (n, line.to_vec(), named));
-                found.map(|(n, line, (columns, width))| {
-                    form.header = line;
-                    form.width = Some(width..=width);
-                    (n, columns)
-                })
-                .map(|(before, columns)| -> Result<Columns, TraceError> {
-                    for _ in 0..before {
-                        input.line(self.format)?;
-                    }
-                    Ok(columns)
-                })
-                .transpose()?
+                let found =
+                    self.header(input.peek(crate::recognise::HEAD)?).map(|(n, line, named)| (n, line.to_vec(), named));
+                found
+                    .map(|(n, line, (columns, width))| {
+                        form.header = line;
+                        form.width = Some(width..=width);
+                        (n, columns)
+                    })
+                    .map(|(before, columns)| -> Result<Columns, TraceError> {
+                        for _ in 0..before {
+                            input.line(self.format)?;
+                        }
+                        Ok(columns)
+                    })
+                    .transpose()?
             }
         };
         let Some(columns) = columns else {

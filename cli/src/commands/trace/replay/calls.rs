@@ -118,7 +118,8 @@ pub fn on_volume(args: &Args, ours: Option<&ByInode>, points: &[Point]) -> Resul
                 progress::show_if_slow(bar);
             }
         };
-        let opens: Vec<Box<Reopen<'_>>> = after.iter().map(|e| reopen(&e.path, Options::default(), Span::default())).collect();
+        let opens: Vec<Box<Reopen<'_>>> =
+            after.iter().map(|e| reopen(&e.path, Options::default(), Span::default())).collect();
         let mut sources: Vec<Box<dyn Source + '_>> =
             after.iter().zip(&opens).map(|(earlier, open)| earlier.source(open)).collect();
         let mut before: Vec<&mut dyn Source> = sources.iter_mut().map(|s| &mut **s as &mut dyn Source).collect();
