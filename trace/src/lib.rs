@@ -3,9 +3,10 @@
 //! [`open`] opens a recording with any name: it decompresses gzip and zstd, and recognises the format by content. A
 //! reader turns the recording into one of three streams: [`block::Event`]s of block devices, [`call::Call`]s of
 //! programs to a file system, [`power::Reading`]s of a meter. Readers hold a few buffers, not the recording.
-//! (MobiBench's reader is an exception, because that format has one thread after the other.) Input that a reader cannot
-//! parse is an error with line or byte. Input that it knows and does not use is counted ([`OtherCounts`]); nothing is
-//! dropped silently.
+//! (MobiBench's reader is an exception, because that format has one thread after the other.) A few lines that a reader
+//! cannot parse are skipped and counted ([`Input::strict`]); more of them, or an invalid record, are an error with line or
+//! byte. Input that it knows and does not use is counted ([`OtherCounts`]); nothing is dropped silently. [`open_with`]
+//! reads any table by its [`Columns`], and several files as one recording.
 //!
 //! Left out: writing JouleFS recordings, which the crate `record` does, and energy, which the device computes.
 //!

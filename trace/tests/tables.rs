@@ -191,7 +191,7 @@ fn traces_of_simulators_are_read_and_told_apart_by_their_times() {
         ]
     );
     // Without offsets, the fifth column is the priority.
-    assert!(matches!(read(b"1, 42180, 0, 4096, 0\n1, 42180, 0, 4096, 1\n").error, Some(TraceError::Unknown { .. })));
+    assert!(matches!(read(b"1, 42180, 0, 4096, 0\n2, 42180, 0, 4096, 0\n").error, Some(TraceError::Unknown { .. })));
 }
 
 #[test]

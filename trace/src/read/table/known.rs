@@ -85,7 +85,9 @@ static TENCENT: Known = Known {
     columns: Some("time=1:s,offset=2:sector,bytes=3:sector,op=4:0=read:1=write,device=5"),
     width: 5..=5,
     header: b"Timestamp,Offset,Size,IOType,VolumeID",
-    fits: |line, fields| has_letter(fields.text(line, 3), b"01") && !line.contains(&b' '),
+    fits: |line, fields| {
+        has_letter(fields.text(line, 3), b"01") && fields.text(line, 0).len() == 10 && !line.contains(&b' ')
+    },
     ..PLAIN
 };
 static SPC: Known = Known {
@@ -132,7 +134,7 @@ static FIO_LOG: Known = Known {
     columns: Some("time=1:ms,op=3:0=read:1=write:2=discard,bytes=4,offset=5"),
     width: 5..=7,
     fits: |line, fields| {
-        line.windows(2).any(|two| two == b", ") && (fields.count > 5 || !has_letter(fields.text(line, 4), b"1"))
+        line.windows(2).any(|two| two == b", ") && (fields.count > 5 || !has_letter(fields.text(line, 4), b"01"))
     },
     ..PLAIN
 };
