@@ -1,9 +1,31 @@
-//! Which part of a recording does a command use?
+//! How is a recording read, and which part of it does a command use?
+
+use std::path::PathBuf;
 
 use sim::replay::opening::Part;
 use trace::session::Span;
+use trace::{Columns, Options};
 
 use crate::Failure;
+
+/// How a recording is read.
+#[derive(Debug, Clone, Default, clap::Args)]
+struct ReadArgs {
+    /// Read a table with one request per line, by its columns, e.g. time=1:us,op=2,offset=3:sector,bytes=4. Columns
+    /// count from 1. Units: s, ms, us, 100ns, ns or datetime for time (default: s); byte, sector, KiB or block for offset
+    /// and bytes (default: byte). op has read, write, discard or flush, their first letters, 0 (read) and 1 (write), or
+    /// texts of its own: op=2:rd=read:wr=write; op=read if all are. Optional: took (duration), device, host, pid,
+    /// process, and end=5:ms instead of time. Separated by commas, semicolons, tabs or spaces; a header is skipped.
+    #[arg(long, value_name = "COLUMNS")]
+    columns: Option<Columns>,
+    /// Stop at the first invalid line. By default up to 5 invalid lines are skipped, in a long recording up to 1 % of its
+    /// lines; their number and the first one are printed.
+    #[arg(long)]
+    strict: bool,
+    /// Further files of the recording.
+    #[arg(skip)]
+    further: Vec<PathBuf>,
+}
 
 /// A part of a recording.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -21,6 +43,8 @@ pub struct SessionArgs {
     /// The option for the end is called otherwise.
     #[arg(skip)]
     until: bool,
+    #[command(flatten)]
+    read: ReadArgs,
 }
 
 /// The same where `--to` says something else.
@@ -35,17 +59,26 @@ pub struct UntilArgs {
     /// Shorten longer pauses without events to this time.
     #[arg(long, value_name = "TIME")]
     max_gap: Option<String>,
+    #[command(flatten)]
+    read: ReadArgs,
 }
 
 impl UntilArgs {
     /// The same as other commands name it.
     pub fn session(&self) -> SessionArgs {
-        let UntilArgs { from, until, max_gap } = self.clone();
-        SessionArgs { from, to: until, max_gap, until: true }
+        let UntilArgs { from, until, max_gap, read } = self.clone();
+        SessionArgs { from, to: until, max_gap, until: true, read }
     }
 }
 
 impl SessionArgs {
+    /// The same for a recording with further files.
+    pub fn with(&self, further: &[PathBuf]) -> SessionArgs {
+        let mut all = self.clone();
+        all.read.further = further.to_vec();
+        all
+    }
+
     fn end(&self) -> &'static str {
         if self.until { "--until" } else { "--to" }
     }
@@ -57,7 +90,9 @@ impl SessionArgs {
         if to.is_some_and(|to| to <= from) {
             return Err(Failure::usage(format!("{}: must be after --from", self.end())));
         }
-        Ok(Part { span: Span { from, to, max_gap: of("--max-gap", &self.max_gap)? }, option: self.given() })
+        let span = Span { from, to, max_gap: of("--max-gap", &self.max_gap)? };
+        let ReadArgs { columns, strict, further } = self.read.clone();
+        Ok(Part { span, option: self.given(), read: Options { strict, columns, further } })
     }
 
     /// The first option given.

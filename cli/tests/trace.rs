@@ -336,13 +336,22 @@ fn what_is_wrong_is_said_in_one_line_with_its_place() {
     let file = room.text("t.csv");
     text.insert_str(text.lines().take(50).map(|l| l.len() + 1).sum::<usize>(), "12,host,0,Fly,1,2,3\n");
     fs::write(&file, &text).unwrap();
-    refused(&["trace", "stat", &file], &["t.csv", "line 51"]);
+    refused(&["trace", "stat", &file, "--strict"], &["t.csv", "line 51"]);
     // Everything before the damage is counted.
-    let counted = joulefs(&["trace", "stat", &file, "--json"]);
+    let counted = joulefs(&["trace", "stat", &file, "--strict", "--json"]);
     let value: Value = serde_json::from_str(&counted.out).unwrap();
     assert_eq!((counted.code, value["requests"].as_u64()), (1, Some(50)));
     assert!(value["damage"].as_str().unwrap().contains("line 51"));
-    refused(&["trace", "replay", &file], &["line 51"]);
+    refused(&["trace", "replay", &file, "--strict"], &["line 51"]);
+    // Otherwise the line is skipped, and every command says so.
+    let told = "1 invalid lines skipped, the first is line 51, \"12,host,0,Fly,1,2,3\": op is \"Fly\"";
+    let counted = json(&["trace", "stat", &file]);
+    assert_eq!((counted["requests"].as_u64(), &counted["damage"]), (Some(100), &Value::Null));
+    for args in [&["trace", "stat", &file][..], &["trace", "replay", &file], &["energy", &file]] {
+        assert!(done(args).contains(told), "{args:?}: {}", done(args));
+    }
+    let converted = joulefs(&["trace", "convert", &file, "--to", "blkparse"]);
+    assert!(converted.code == 0 && converted.err.contains(told), "{}", converted.err);
 
     let nonsense = room.text("n");
     fs::write(&nonsense, "hello\n").unwrap();
@@ -396,13 +405,58 @@ fn a_recording_in_another_format_holds_the_same() {
 
     // Damaged input leaves no output file, and keeps an existing one.
     fs::write(&file, text + "nonsense\n").unwrap();
-    refused(&["trace", "convert", &file, "--to", "blkparse", "--output", &table], &["line 501"]);
+    let strict = &["trace", "convert", &file, "--to", "blkparse", "--output", &table, "--strict"];
+    refused(strict, &["line 501"]);
     assert_eq!(&fs::read(&table).unwrap()[..4], b"PAR1");
     assert!(fs::read_dir(room.path("")).unwrap().all(|e| !e.unwrap().file_name().to_string_lossy().ends_with(".part")));
-    let kept = joulefs(&["trace", "convert", &file, "--to", "blkparse", "--output", &table, "--until-damage"]);
+    let kept = joulefs(&[&strict[..], &["--until-damage"]].concat());
     assert_eq!((kept.code, fs::read_to_string(&table).unwrap().lines().count()), (1, 500));
     fs::write(&file, calls()).unwrap();
     misused(&["trace", "convert", &file, "--to", "iolog"], &["calls", "parquet"]);
+}
+
+#[test]
+fn a_table_by_its_columns_is_what_the_known_format_is() {
+    let room = Room::new();
+    let (text, _) = msr(200);
+    let (file, table) = (room.text("t.csv"), room.text("t.txt"));
+    fs::write(&file, &text).unwrap();
+    let moved = |line: &str| {
+        let [time, host, disk, op, at, bytes, took] = line.split(',').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        format!("{op};{bytes};{at};{time};{host};{disk};{took}\r\n")
+    };
+    fs::write(&table, "op;bytes;at;time;host;disk;took\r\n".to_owned() + &text.lines().map(moved).collect::<String>())
+        .unwrap();
+    let columns = "time=4:100ns,host=5,device=6,op=1:Read=read:Write=write,offset=3,bytes=2,took=7:100ns";
+    let (known, by_columns) = (json(&["trace", "stat", &file]), json(&["trace", "stat", &table, "--columns", columns]));
+    for key in ["requests", "span_ns", "operations", "write_order", "places"] {
+        assert_eq!(by_columns[key], known[key], "{key}");
+    }
+    let joules = |args: &[&str]| json(&[&["trace", "replay"], args].concat())["total_pj"].as_u64().unwrap();
+    assert_eq!(joules(&[&table, "--columns", columns]), joules(&[&file]));
+    let iolog = |args: &[&str]| done(&[&["trace", "convert", "--to", "iolog"], args].concat());
+    assert_eq!(iolog(&[&table, "--columns", columns]), iolog(&[&file]));
+    misused(&["trace", "stat", &table, "--columns", "time=4:h,op=1,offset=3,bytes=2"], &["--columns", "datetime"]);
+    refused(&["trace", "stat", &table], &["known format", "give the columns"]);
+}
+
+#[test]
+fn a_recording_of_several_files_is_what_one_file_is() {
+    let room = Room::new();
+    let (text, _) = msr(200);
+    let (file, odd, even) = (room.text("t.csv"), room.text("odd.csv"), room.text("even.csv"));
+    fs::write(&file, &text).unwrap();
+    for (part, first) in [(&even, 0), (&odd, 1)] {
+        let lines = text.lines().skip(first).step_by(2);
+        fs::write(part, lines.map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+    }
+    let (whole, joined) = (json(&["trace", "stat", &file]), json(&["trace", "stat", &odd, &even]));
+    for key in ["requests", "span_ns", "operations", "timing"] {
+        assert_eq!(joined[key], whole[key], "{key}");
+    }
+    let blkparse = |args: &[&str]| done(&[&["trace", "convert", "--to", "blkparse"], args].concat());
+    assert_eq!(blkparse(&[&odd, &even]).lines().count(), blkparse(&[&file]).lines().count());
+    misused(&["trace", "stat", &odd, &even, "--html", &even], &["--html", "which is being read"]);
 }
 
 #[test]

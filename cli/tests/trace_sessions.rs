@@ -164,7 +164,7 @@ fn what_strace_wrote_without_times_is_told_from_what_is_no_recording() {
         refused(&["trace", "stat", &file], &["not a recording in a known format", "strace -f -ttt"]);
     }
     fs::write(&other, "let n = f(3);\n").unwrap();
-    assert!(!joulefs(&["trace", "stat", &other]).err.contains("strace"), "a program is no recording of one");
+    assert!(!joulefs(&["trace", "stat", &other]).err.contains("run strace"), "a program is no recording of one");
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn damage_before_the_first_request_is_shown_by_every_command() {
         &["trace", "convert", &file, "--to", "blkparse"],
         &["energy", &file],
     ] {
-        refused(args, &["t.csv", "line 2"]);
+        refused(&[args, &["--strict"]].concat(), &["t.csv", "line 2"]);
     }
     fs::write(&calls, "7 1.0 close(3 = 0\n7 2.0 close(3) = 0\n").unwrap();
     for args in [
@@ -191,7 +191,7 @@ fn damage_before_the_first_request_is_shown_by_every_command() {
         &["trace", "replay", &calls],
         &["trace", "convert", &calls, "--to", "parquet", "--output", &html],
     ] {
-        refused(args, &["app.strace", "line 1"]);
+        refused(&[args, &["--strict"]].concat(), &["app.strace", "line 1"]);
     }
 }
 

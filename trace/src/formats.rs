@@ -35,9 +35,62 @@ pub enum Format {
     MonsoonCsv,
     /// `joulefs energy measure`.
     JoulesCsv,
+    /// Alibaba's block traces (IISWC'20): `device_id,opcode,offset,length,timestamp`.
+    Alibaba,
+    /// Tencent's cloud block storage (ATC'20): timestamp, offset, size, type, volume.
+    Tencent,
+    /// Storage Performance Council, as in the UMass Trace Repository: unit, address, size, opcode, time.
+    Spc,
+    /// Florida International University (FAST'10): time, process, address, size, operation, device, digest.
+    Fiu,
+    /// DiskSim's ASCII traces.
+    DiskSim,
+    /// MQSim's traces: the columns of DiskSim, with times in nanoseconds.
+    MqSim,
+    /// fio's logs of latency and bandwidth with `log_offset`.
+    FioLog,
+    /// `biosnoop` of bcc.
+    Biosnoop,
+    /// `iosnoop` of perf-tools.
+    Iosnoop,
+    /// VMware's vscsi traces, binary.
+    Vscsi,
+    /// libCacheSim's oracleGeneral, binary.
+    OracleGeneral,
+    /// Any table, by [`Columns`](crate::Columns).
+    Columns,
 }
 
 impl Format {
+    /// All that are recognised by content.
+    pub const ALL: &[Format] = &[
+        Format::Blktrace,
+        Format::Blkparse,
+        Format::Ftrace,
+        Format::TraceDat,
+        Format::Perfetto,
+        Format::Biosnoop,
+        Format::Iosnoop,
+        Format::FioIolog,
+        Format::FioLog,
+        Format::MsrCsv,
+        Format::SystorCsv,
+        Format::MobileCsv,
+        Format::Alibaba,
+        Format::Tencent,
+        Format::Spc,
+        Format::Fiu,
+        Format::DiskSim,
+        Format::MqSim,
+        Format::Vscsi,
+        Format::OracleGeneral,
+        Format::Strace,
+        Format::Mobibench,
+        Format::JouleRec,
+        Format::MonsoonCsv,
+        Format::JoulesCsv,
+    ];
+
     /// Text for errors and tables.
     pub fn text(self) -> &'static str {
         match self {
@@ -56,6 +109,18 @@ impl Format {
             Format::Strace => "strace",
             Format::MonsoonCsv => "Monsoon CSV",
             Format::JoulesCsv => "CSV of joules",
+            Format::Alibaba => "Alibaba CSV",
+            Format::Tencent => "Tencent CBS CSV",
+            Format::Spc => "SPC",
+            Format::Fiu => "FIU",
+            Format::DiskSim => "DiskSim ASCII",
+            Format::MqSim => "MQSim",
+            Format::FioLog => "fio log with offsets",
+            Format::Biosnoop => "biosnoop text",
+            Format::Iosnoop => "iosnoop text",
+            Format::Vscsi => "vscsi",
+            Format::OracleGeneral => "oracleGeneral",
+            Format::Columns => "table",
         }
     }
 }
@@ -63,8 +128,8 @@ impl Format {
 impl Format {
     /// True if it uses Linux's device numbers.
     pub fn has_the_kernels_numbers(self) -> bool {
-        use Format::{Blkparse, Blktrace, Ftrace, MobileCsv, Perfetto, TraceDat};
-        matches!(self, Blktrace | Blkparse | Ftrace | TraceDat | Perfetto | MobileCsv)
+        use Format::{Blkparse, Blktrace, Ftrace, Iosnoop, MobileCsv, Perfetto, TraceDat};
+        matches!(self, Blktrace | Blkparse | Ftrace | TraceDat | Perfetto | MobileCsv | Iosnoop)
     }
 }
 

@@ -2,16 +2,48 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::{At, Format, TraceError};
+use crate::names::{INVALID, count_many};
+use crate::{At, Format, OtherCounts, TraceError};
+
+mod text;
 
 /// Bytes per read.
 const STEP: usize = 256 << 10;
 /// Longest line or record; longer ones are damage.
 pub(crate) const LONGEST: usize = 16 << 20;
+/// Invalid lines that are skipped in any recording; in a long one, every hundredth line may be.
+const FEW: u64 = 5;
+/// Invalid lines that an error names.
+const NAMED: usize = 3;
+/// Bytes of an invalid line that are shown.
+const SHOWN: usize = 60;
+
+/// What happens to lines that a reader cannot parse?
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Invalid {
+    /// They are skipped and counted, up to a limit.
+    #[default]
+    Skipped,
+    /// The first is an error.
+    Refused,
+    /// They are skipped without a limit, to find out how many there are.
+    Tried,
+}
+
+/// Invalid lines so far.
+#[derive(Debug, Default)]
+struct Skipped {
+    count: u64,
+    /// The first ones, and what is wrong with them.
+    first: Vec<(u64, String)>,
+    /// The name under which they are counted.
+    name: String,
+}
 
 /// Counts the bytes read.
 struct Counted<R> {
@@ -37,7 +69,8 @@ impl Consumption {
     }
 }
 
-/// A recording being read. Gzip and zstd (one or several concatenated streams) are decompressed. It holds [a
+/// A recording being read. Gzip and zstd (one or several concatenated streams) are decompressed, and text in UTF-16 with a
+/// byte order mark is read as UTF-8. It holds [a
 /// part](Self::peek) of the recording, which grows only for a long line or record.
 pub struct Input {
     path: PathBuf,
@@ -53,9 +86,14 @@ pub struct Input {
     /// Lines taken.
     lines: u64,
     ended: bool,
-    compressed: bool,
-    /// The file, if it is not compressed.
+    /// True if its bytes are not those of the file.
+    changed: bool,
+    /// The file, if it is read as it is.
     plain: Option<File>,
+    /// The last line taken, in `buf`.
+    line: Range<usize>,
+    invalid: Invalid,
+    skipped: Skipped,
 }
 
 /// Bytes with random access.
@@ -76,7 +114,7 @@ impl Input {
         }
         let again = file.metadata().map_err(io)?.is_file().then(|| file.try_clone()).transpose().map_err(io)?;
         let mut input = Self::new(path, file)?;
-        input.plain = again.filter(|_| !input.compressed);
+        input.plain = again.filter(|_| !input.changed);
         Ok(input)
     }
 
@@ -89,6 +127,7 @@ impl Input {
         (&mut raw).take(4).read_to_end(&mut magic).map_err(io)?;
         let gzip = magic.starts_with(&[0x1f, 0x8b]);
         let zstd = magic == [0x28, 0xb5, 0x2f, 0xfd] || (magic.len() == 4 && magic[1..] == [0x2a, 0x4d, 0x18]);
+        let marked = text::is_marked(&magic);
         let all = io::Cursor::new(magic).chain(raw);
         let inner: Box<dyn Read + Send> = if gzip {
             Box::new(flate2::read::MultiGzDecoder::new(all))
@@ -99,7 +138,7 @@ impl Input {
         };
         Ok(Input {
             path: path.to_owned(),
-            inner,
+            inner: Box::new(text::Utf8::new(inner)),
             consumed,
             buf: Vec::new(),
             from: 0,
@@ -107,9 +146,67 @@ impl Input {
             offset: 0,
             lines: 0,
             ended: false,
-            compressed: gzip || zstd,
+            changed: gzip || zstd || marked,
             plain: None,
+            line: 0..0,
+            invalid: Invalid::default(),
+            skipped: Skipped::default(),
         })
+    }
+
+    /// With `strict`, the first invalid line of a recording of requests or calls is an error. Otherwise up to 5 invalid
+    /// lines are skipped, and in recordings of over 500 lines up to 1 % of those read so far; they are counted. (An
+    /// invalid line of a meter's recording is always an error: energy would be missing.)
+    #[must_use]
+    pub fn strict(mut self, strict: bool) -> Self {
+        self.invalid = if strict { Invalid::Refused } else { Invalid::Skipped };
+        self
+    }
+
+    /// Skips all invalid lines.
+    pub(crate) fn trial(mut self) -> Self {
+        self.invalid = Invalid::Tried;
+        self
+    }
+
+    /// Skips the line taken last, which is invalid, and counts it in `others`. An error if the recording is read
+    /// strictly, or if too many lines are invalid.
+    pub(crate) fn skip_line(
+        &mut self,
+        format: Format,
+        what: impl Into<String>,
+        others: &mut OtherCounts,
+    ) -> Result<(), TraceError> {
+        let what = what.into();
+        if self.invalid == Invalid::Refused {
+            return Err(self.damaged(format, self.at_line(), what));
+        }
+        let text = self.buf.get(self.line.clone()).unwrap_or_default();
+        let skipped = &mut self.skipped;
+        skipped.count += 1;
+        if skipped.name.is_empty() {
+            let end = if text.len() > SHOWN { "…" } else { "" };
+            let text = String::from_utf8_lossy(&text[..text.len().min(SHOWN)]);
+            skipped.name = format!("{INVALID}, the first is line {}, {text:?}{end}: {what}", self.lines);
+        }
+        if skipped.first.len() < NAMED {
+            skipped.first.push((self.lines, what));
+        }
+        count_many(others, &skipped.name, 1);
+        if self.invalid == Invalid::Skipped && skipped.count > FEW.max(self.lines / 100) {
+            return Err(self.too_many(format));
+        }
+        Ok(())
+    }
+
+    /// An error that names the first invalid lines.
+    fn too_many(&self, format: Format) -> TraceError {
+        let Skipped { count, first, .. } = &self.skipped;
+        let mut named = first.iter().map(|(line, what)| format!("line {line}: {what}"));
+        let (at, what) = (first.first().map_or(self.lines, |(line, _)| *line), named.next().unwrap_or_default());
+        let further: String = named.map(|text| format!("; {text}")).collect();
+        let what = format!("{what}{further}; {count} of the first {} lines are invalid", self.lines);
+        self.damaged(format, At::Line(at), what)
     }
 
     /// The recording from its beginning, for formats that need random access: the file itself, or a copy of compressed
@@ -126,6 +223,14 @@ impl Input {
         io::copy(&mut (&self.buf[self.from..self.to]).chain(self.inner), &mut copy).map_err(io)?;
         copy.rewind().map_err(io)?;
         Ok(Box::new(copy))
+    }
+
+    /// The recordings one after the other, as one. Nothing may have been read of them.
+    pub(crate) fn chain(inputs: Vec<Input>) -> Result<Self, TraceError> {
+        let path = inputs.first().map(|first| first.path.clone()).unwrap_or_default();
+        let empty: Box<dyn Read + Send> = Box::new(io::empty());
+        let all = inputs.into_iter().fold(empty, |all, input| Box::new(all.chain(input.inner)));
+        Self::new(&path, all)
     }
 
     /// Its name in errors.
@@ -228,6 +333,12 @@ impl Input {
             looked = self.to - self.from;
             if self.ended {
                 if looked == 0 {
+                    // Mostly invalid lines: too few to reach the limit, too many to be read.
+                    if self.invalid == Invalid::Skipped && self.skipped.count > self.lines / 2 {
+                        let error = self.too_many(format);
+                        self.skipped = Skipped::default();
+                        return Err(error);
+                    }
                     return Ok(None);
                 }
                 break looked;
@@ -242,7 +353,9 @@ impl Input {
         self.take((length + 1).min(self.to - self.from));
         self.lines += 1;
         let line = &self.buf[start..start + length];
-        Ok(Some(line.strip_suffix(b"\r").unwrap_or(line)))
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        self.line = start..start + line.len();
+        Ok(Some(line))
     }
 
     /// True if everything was taken and the last byte was not a line end.

@@ -3,9 +3,10 @@
 //! [`open`] opens a recording with any name: it decompresses gzip and zstd, and recognises the format by content. A
 //! reader turns the recording into one of three streams: [`block::Event`]s of block devices, [`call::Call`]s of
 //! programs to a file system, [`power::Reading`]s of a meter. Readers hold a few buffers, not the recording.
-//! (MobiBench's reader is an exception, because that format has one thread after the other.) Input that a reader cannot
-//! parse is an error with line or byte. Input that it knows and does not use is counted ([`OtherCounts`]); nothing is
-//! dropped silently.
+//! (MobiBench's reader is an exception, because that format has one thread after the other.) A few lines that a reader
+//! cannot parse are skipped and counted ([`Input::strict`]); more of them, or an invalid record, are an error with line or
+//! byte. Input that it knows and does not use is counted ([`OtherCounts`]); nothing is dropped silently. [`open_with`]
+//! reads any table by its [`Columns`], and several files as one recording.
 //!
 //! Left out: writing JouleFS recordings, which the crate `record` does, and energy, which the device computes.
 //!
@@ -28,9 +29,11 @@
 pub mod askers;
 pub mod block;
 pub mod call;
+mod columns;
 mod error;
 mod formats;
 mod input;
+mod joined;
 mod letters;
 mod names;
 pub mod only;
@@ -53,13 +56,14 @@ mod writeback;
 pub use ::device;
 /// The file system on which calls are replayed.
 pub use ::vfs;
+pub use columns::Columns;
 pub use error::{At, TraceError};
 pub use formats::{Format, Kind};
 pub use input::Input;
 pub use names::files::{Files, Place, Writeback, Writing, Written};
-pub use names::{NOT_RECORDED, Names, OtherCounts, Process, missing_details};
+pub use names::{INVALID, NOT_RECORDED, Names, OtherCounts, Process, invalid_lines, missing_details};
 pub use opened::Opened;
-pub use recognise::{files_of, open, open_as, open_input, open_input_as};
+pub use recognise::{Options, files_of, open, open_as, open_columns, open_input, open_input_as, open_with};
 
 /// The README's example, so that it is compiled and run.
 #[cfg(doctest)]

@@ -138,10 +138,19 @@ pub type OtherCounts = BTreeMap<String, u64>;
 /// Suffix for operations on files whose details are missing in the recording, so that a replay cannot repeat them.
 pub const NOT_RECORDED: &str = "is not in the recording";
 
+/// Beginning of the name for lines that a reader could not parse and skipped; the name continues with the first one.
+pub const INVALID: &str = "invalid lines skipped";
+
 /// Operations whose details are missing, as text; empty for most recordings.
 pub fn missing_details(others: &OtherCounts) -> Vec<String> {
     let all = others.iter().filter(|(name, _)| name.ends_with(NOT_RECORDED));
     all.map(|(name, n)| format!("left out: {n} {name}")).collect()
+}
+
+/// The number of invalid lines that were skipped, with the first one, as text; empty for most recordings.
+pub fn invalid_lines(others: &OtherCounts) -> Vec<String> {
+    let all = others.iter().filter(|(name, _)| name.starts_with(INVALID));
+    all.map(|(name, n)| format!("{n} {name}")).collect()
 }
 
 /// Adds one.

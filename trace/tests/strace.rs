@@ -527,6 +527,42 @@ fn every_error_names_its_line() {
 }
 
 #[test]
+fn stack_traces_pointers_numbers_and_commands_do_not_end_the_recording() {
+    let stacks = "\
+100 1700000000.000100 openat(AT_FDCWD, \"/data/a\", O_RDWR|O_CREAT, 0600) = 3 <0.0001>
+ > /lib/libc.so.6(open64+0x6) [0xf8000]
+100 1700000000.000200 write(3, \"x\"..., 4096) = 4096 <0.0001>
+ > /lib/libc.so.6(write+0x6) [0xf9000]
+ > [unknown] [0x1]
+100 1700000000.000300 fsync(3) = 0 <0.0001>
+";
+    let seen = read(stacks.as_bytes());
+    assert!(seen.error.is_none(), "{:?}", seen.error);
+    assert_eq!(seen.others["lines of stack traces"], 3);
+    let plain: String = stacks.lines().filter(|l| l.starts_with("100")).map(|l| format!("{l}\n")).collect();
+    let expected = read(plain.as_bytes()).calls;
+    assert_eq!((seen.calls.len(), &seen.calls), (3, &expected));
+    // `-Y`, `-n`, `-i`.
+    let more = plain
+        .replace("100 17", "100<my app> 17")
+        .replace(" openat", " [ 257] [00007f6e2a1b3c4d] openat")
+        .replace(" fsync", " [  74] [????????????????] fsync");
+    let seen = read(more.as_bytes());
+    assert!(seen.error.is_none(), "{:?}", seen.error);
+    assert_eq!(seen.calls, expected);
+}
+
+#[test]
+fn descriptors_that_strace_left_out_are_unknown() {
+    let text = of_7(
+        "openat(AT_FDCWD, \"/a\", O_RDONLY) = 4\npipe2([...], 0) = 0\nread(5, \"\"..., 9) = 9\nread(4, \"\"..., 9) = 9",
+    );
+    let seen = read(text.as_bytes());
+    assert!(seen.error.is_none(), "{:?}", seen.error);
+    assert_eq!(seen.calls.len(), 2);
+}
+
+#[test]
 fn damage_is_an_error_and_never_a_panic() {
     text::drivers::strace(b"x");
     for name in ["programs.y.strace.gz", "programs.stderr.strace.gz", "relative.strace.gz", "libaio.strace.gz"] {

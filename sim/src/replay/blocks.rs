@@ -43,7 +43,7 @@ fn plans<'a>(settings: &'a Settings, points: &[Point], program: &dyn Program) ->
         let bytes = variant.size.as_deref().map(|text| sizes::within("--size", text, 1 << 20..=1 << 48)).transpose()?;
         let blocks = bytes.map(|bytes| bytes / 4096);
         let options = Options { of: None, blocks, full: variant.full, speed: *speed };
-        let planned = devices::planned(recording, after, *part, of.as_deref(), options, program)?;
+        let planned = devices::planned(recording, after, part, of.as_deref(), options, program)?;
         let (plan, source) = planned.map_err(|e| failed(settings, variant, e))?;
         all.push(Planned { size: variant.size.clone(), full: variant.full, plan, source });
     }

@@ -9,7 +9,7 @@ use trace::call::Calls;
 use trace::replay::needs::{self, Needs};
 use trace::session::Span;
 use trace::timing::Timing;
-use trace::{Opened, TraceError};
+use trace::{Opened, Options, TraceError};
 use volume::MountOptions;
 
 use super::at_once::{STEPS, at_once};
@@ -40,12 +40,14 @@ pub(super) struct Looked {
 
 /// The files that must exist before the calls of a recording. A damaged recording is replayed up to the damage, so only
 /// calls before it count.
-pub(super) fn needed(path: &Path, part: Part, progress: &dyn Progress) -> Result<Looked, Error> {
+pub(super) fn needed(path: &Path, part: &Part, progress: &dyn Progress) -> Result<Looked, Error> {
     let (mut calls, length) = opening::calls(path, part)?;
     let job = progress.begin("looking", Total::Bytes(length));
     let (needs, _) = needs::scan(&mut *calls, share(&*job, length, length));
     let timing = calls.timing();
-    let notes = notes::of_timing(&timing).into_iter().chain(trace::missing_details(calls.other_counts())).collect();
+    let others = calls.other_counts();
+    let details = trace::invalid_lines(others).into_iter().chain(trace::missing_details(others));
+    let notes = notes::of_timing(&timing).into_iter().chain(details).collect();
     Ok(Looked { needs, notes, timing })
 }
 
@@ -73,7 +75,7 @@ pub(super) fn on_volume(
             }
             Looked { notes, timing, needs: Needs::default() }
         }
-        None => needed(&settings.recording, settings.part, program)?,
+        None => needed(&settings.recording, &settings.part, program)?,
     };
     let after: Vec<Earlier> =
         settings.after.iter().map(|path| Earlier::open(path, program)).collect::<Result<_, _>>()?;
@@ -104,11 +106,12 @@ pub(super) fn on_volume(
                 moved((part * STEPS as f64) as u64);
             }
         };
-        let opens: Vec<Box<Reopen<'_>>> = after.iter().map(|e| reopen(&e.path, Span::default())).collect();
+        let opens: Vec<Box<Reopen<'_>>> =
+            after.iter().map(|e| reopen(&e.path, Options::default(), Span::default())).collect();
         let mut sources: Vec<Box<dyn Source + '_>> =
             after.iter().zip(&opens).map(|(earlier, open)| earlier.source(open)).collect();
         let mut before: Vec<&mut dyn Source> = sources.iter_mut().map(|s| &mut **s as &mut dyn Source).collect();
-        let open = reopen(&settings.recording, settings.part.span);
+        let open = reopen(&settings.recording, settings.part.read.clone(), settings.part.span);
         let run = match ours {
             Some(ours) => traces::calls::run(&mut ours.clone(), &mut before, &variant.profile, &options, &mut progress),
             None => {
@@ -132,8 +135,8 @@ pub(super) fn on_volume(
 type Reopen<'a> = dyn Fn() -> Result<Box<dyn Calls>, ReplayError> + 'a;
 
 /// Opens a recording of calls at its start, any number of times.
-fn reopen(path: &Path, span: Span) -> Box<Reopen<'_>> {
-    Box::new(move || match trace::open(path)? {
+fn reopen(path: &Path, options: Options, span: Span) -> Box<Reopen<'_>> {
+    Box::new(move || match trace::open_with(path, &options)? {
         Opened::Calls(calls) => Ok(opening::of_calls(calls, span)),
         _ => Err(TraceError::Unknown {
             path: path.to_owned(),
@@ -154,9 +157,9 @@ impl Earlier {
     fn open(path: &Path, progress: &dyn Progress) -> Result<Self, Error> {
         opening::again(path)?;
         let whole = Part::default();
-        opening::calls(path, whole).map_err(|e| e.named("--after"))?;
+        opening::calls(path, &whole).map_err(|e| e.named("--after"))?;
         let ours = ByInode::open(path, by_inode::How::default())?;
-        let needs = if ours.is_some() { Needs::default() } else { needed(path, whole, progress)?.needs };
+        let needs = if ours.is_some() { Needs::default() } else { needed(path, &whole, progress)?.needs };
         Ok(Earlier { path: path.to_owned(), ours, needs })
     }
 

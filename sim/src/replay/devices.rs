@@ -51,7 +51,7 @@ fn fixed(name: &str) -> Option<DeviceId> {
 /// The requests to replay, opened repeatedly.
 pub struct Source<'a> {
     path: &'a Path,
-    part: Part,
+    part: &Part,
     /// Read only the events of this device.
     only: Option<DeviceId>,
 }
@@ -71,7 +71,7 @@ impl Source<'_> {
 /// All requests of a recording that is replayed before the counted one.
 pub(super) fn earlier(path: &Path) -> Result<Requests, Error> {
     opening::again(path)?;
-    opening::requests(path, Part::default()).map(|(requests, _)| requests).map_err(|e| e.named("--after"))
+    opening::requests(path, &Part::default()).map(|(requests, _)| requests).map_err(|e| e.named("--after"))
 }
 
 /// Plans the replay of a recording's requests on the device `of`, or on the busiest one, after those of the busiest
@@ -80,7 +80,7 @@ pub(super) fn earlier(path: &Path) -> Result<Requests, Error> {
 pub fn planned<'a>(
     path: &'a Path,
     before: &[PathBuf],
-    part: Part,
+    part: &Part,
     of: Option<&str>,
     options: Options,
     progress: &dyn Progress,
@@ -107,7 +107,7 @@ pub fn planned<'a>(
 }
 
 /// The numbers of a named device.
-fn found(path: &Path, part: Part, text: &str) -> Result<DeviceId, Error> {
+fn found(path: &Path, part: &Part, text: &str) -> Result<DeviceId, Error> {
     let wanted = device(text)?;
     if let [id] = wanted.numbers[..] {
         return Ok(id);

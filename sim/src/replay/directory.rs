@@ -42,8 +42,8 @@ pub(super) fn into(settings: &Settings, dir: &Path, progress: &dyn Progress) -> 
         let why = "not empty; the calls remove and rename files, so give an empty directory";
         return Err(Error::of_file(dir, why));
     }
-    let Looked { needs, notes, timing } = needed(&settings.recording, settings.part, progress)?;
-    let (mut calls, length) = opening::calls(&settings.recording, settings.part)?;
+    let Looked { needs, notes, timing } = needed(&settings.recording, &settings.part, progress)?;
+    let (mut calls, length) = opening::calls(&settings.recording, &settings.part)?;
     let mut place = OnDirectory::new(dir);
     let job = progress.begin("preparing", Total::Bytes(needs.bytes()));
     let prepared = needs.prepare(&mut place, share(&*job, needs.bytes(), needs.bytes()));

@@ -30,7 +30,7 @@ pub(super) fn failed(settings: &Settings, variant: &Variant, e: ReplayError) -> 
         }
         (ReplayError::Empty(_), ..) => {
             let empty = Error::of_file(&settings.recording, e);
-            wrong_before_the_first(&settings.recording, settings.part, empty)
+            wrong_before_the_first(&settings.recording, &settings.part, empty)
         }
         _ => Error::Failed(e.to_string()),
     }

@@ -132,6 +132,7 @@ fn parameters(settings: &Settings, kind: Kind, shared: &Shared, v: &Variant) -> 
     }
     let size = v.size.as_deref().map(|text| sizes::of("--size", text)).transpose()?;
     put("size_bytes", json!(size));
+    put("columns", json!(part.read.columns.as_ref().map(ToString::to_string)));
     let trace::session::Span { from, to, max_gap } = part.span;
     put("from_ns", json!((from > 0).then_some(from)));
     put("to_ns", json!(to));

@@ -98,7 +98,7 @@ impl<'a> Replay<'a> {
     pub fn open(settings: &'a Settings, program: &'a dyn Program) -> Result<Self, Error> {
         let path = &settings.recording;
         opening::again(path)?;
-        let kind = opening::open_part(path, settings.part)?.opened.kind();
+        let kind = opening::open_part(path, &settings.part)?.opened.kind();
         for typed in &settings.compare {
             let compared = Compared::parse(typed)?;
             if let Some(why) = compared.out_of_place(kind) {

@@ -42,9 +42,9 @@ pub fn of_left_out(left_out: &[LeftOut]) -> Vec<String> {
     left_out.iter().filter(|l| l.has_requests()).map(note).collect()
 }
 
-/// Duplicate requests and requests recorded as another kind; none for most recordings.
+/// Invalid lines, duplicate requests, and requests recorded as another kind; none for most recordings.
 pub fn of_cleared(requests: &Requests) -> Vec<String> {
     let texts = [(TOLD_AGAIN, "duplicate requests skipped"), (DISCARDS, "discards marked as reads corrected")];
     let counted = |(key, text): (&str, &str)| requests.other_counts().get(key).map(|n| format!("{n} {text}"));
-    texts.into_iter().filter_map(counted).collect()
+    trace::invalid_lines(requests.other_counts()).into_iter().chain(texts.into_iter().filter_map(counted)).collect()
 }

@@ -2,24 +2,33 @@
 
 use std::path::Path;
 
-use trace::Opened;
 use trace::askers::WithFiles;
 use trace::block::Events;
 use trace::call::Calls;
 use trace::requests::Requests;
 use trace::session::{Session, Span};
 use trace::timing::Timing;
+use trace::{Opened, Options};
 
 use super::error::Error;
 use crate::traces::requeued::Cleared;
 
 /// A part of a recording.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Part {
     /// Its times, in nanoseconds.
     pub span: Span,
     /// The first option that selects it, for errors; `None` for a whole recording.
     pub option: Option<&'static str>,
+    /// How the recording is read, and its further files.
+    pub read: Options,
+}
+
+impl Part {
+    /// Bytes of all files of a recording.
+    fn length(&self, path: &Path) -> u64 {
+        length(path) + self.read.further.iter().map(|file| length(file)).sum::<u64>()
+    }
 }
 
 /// An open recording.
@@ -36,18 +45,18 @@ pub fn open(path: &Path) -> Result<Recorded, Error> {
 }
 
 /// Opens a part of a recording. Events out of time order are counted even if the part is the whole.
-pub fn open_part(path: &Path, part: Part) -> Result<Recorded, Error> {
+pub fn open_part(path: &Path, part: &Part) -> Result<Recorded, Error> {
     open_as(path, part, |events| events)
 }
 
 /// Like [`open_part`], reading a block device's events as `seen`.
 pub fn open_as(
     path: &Path,
-    part: Part,
+    part: &Part,
     seen: impl FnOnce(Box<dyn Events>) -> Box<dyn Events>,
 ) -> Result<Recorded, Error> {
     let wrong = |why: String| Error::Setting(format!("{}: {why}", path.display()));
-    let Recorded { opened, length } = open(path)?;
+    let (opened, length) = (trace::open_with(path, &part.read)?, part.length(path));
     let opened = match (opened, part.option) {
         (Opened::Blocks(events), _) => Opened::Blocks(Box::new(Session::<dyn Events>::new(seen(events), part.span))),
         (Opened::Calls(calls), _) => Opened::Calls(of_calls(calls, part.span)),
@@ -72,13 +81,13 @@ pub(super) fn length(path: &Path) -> u64 {
 
 /// The requests of a part of a block device's recording, without the duplicates of a mobile block trace, and the size
 /// of the file in bytes.
-pub fn requests(path: &Path, part: Part) -> Result<(Requests, u64), Error> {
+pub fn requests(path: &Path, part: &Part) -> Result<(Requests, u64), Error> {
     let (events, length) = events(path, part)?;
     Ok((Requests::new(events), length))
 }
 
 /// The same as events.
-pub(super) fn events(path: &Path, part: Part) -> Result<(Box<dyn Events>, u64), Error> {
+pub(super) fn events(path: &Path, part: &Part) -> Result<(Box<dyn Events>, u64), Error> {
     let cleared = |events| -> Box<dyn Events> { Box::new(Cleared::new(Box::new(WithFiles::new(events)))) };
     let Recorded { opened, length } = open_as(path, part, cleared)?;
     match opened {
@@ -88,7 +97,7 @@ pub(super) fn events(path: &Path, part: Part) -> Result<(Box<dyn Events>, u64), 
 }
 
 /// The calls of a part of a recording, and the size of its file in bytes.
-pub(super) fn calls(path: &Path, part: Part) -> Result<(Box<dyn Calls>, u64), Error> {
+pub(super) fn calls(path: &Path, part: &Part) -> Result<(Box<dyn Calls>, u64), Error> {
     let Recorded { opened, length } = open_part(path, part)?;
     match opened {
         Opened::Calls(calls) => Ok((calls, length)),
@@ -103,7 +112,7 @@ pub fn no_blocks(path: &Path, opened: &Opened) -> Error {
 }
 
 /// Why a recording has no usable requests: an error before the first one, or else `otherwise`.
-pub fn wrong_before_the_first(path: &Path, part: Part, otherwise: Error) -> Error {
+pub fn wrong_before_the_first(path: &Path, part: &Part, otherwise: Error) -> Error {
     let Ok((mut requests, _)) = requests(path, part) else { return otherwise };
     loop {
         match requests.seen() {

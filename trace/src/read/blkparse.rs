@@ -107,7 +107,7 @@ impl Blkparse {
                 Ok(None) => count(&mut self.others, "messages"),
                 Err(what) => {
                     let what = format!("{what}; the lines of blkparse without -f are read");
-                    return Err(self.input.damaged(Format::Blkparse, self.input.at_line(), what));
+                    self.input.skip_line(Format::Blkparse, what, &mut self.others)?;
                 }
             }
         }

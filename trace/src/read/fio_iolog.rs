@@ -84,7 +84,9 @@ impl Log {
 }
 
 impl Row for Log {
-    const FORMAT: Format = Format::FioIolog;
+    fn format(&self) -> Format {
+        Format::FioIolog
+    }
 
     fn read<'a>(&mut self, line: &'a [u8], others: &mut OtherCounts) -> Result<Read<'a>, String> {
         if line == VERSION_2 || line == VERSION_3 {

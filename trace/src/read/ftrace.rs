@@ -206,7 +206,7 @@ impl Source for Text {
                 Ok(Given::Event(heard)) => return Ok(Some(heard)),
                 Ok(Given::Nothing) => {}
                 Ok(Given::PageEnds) => self.leave_page()?,
-                Err(what) => return Err(self.input.damaged(Format::Ftrace, self.input.at_line(), what)),
+                Err(what) => self.input.skip_line(Format::Ftrace, what, &mut self.others)?,
             }
         }
         if self.page {

@@ -282,8 +282,10 @@ impl Recording {
                 }
                 Ok(None) => self.count("empty lines"),
                 Err(what) => {
-                    self.end = Some(self.input.damaged(FORMAT, at, what));
-                    break;
+                    if let Err(e) = self.input.skip_line(FORMAT, what, &mut self.others) {
+                        self.end = Some(e);
+                        break;
+                    }
                 }
             }
         }

@@ -64,7 +64,9 @@ fn process(text: &[u8]) -> (&[u8], u32) {
 }
 
 impl Row for Mobile {
-    const FORMAT: Format = Format::MobileCsv;
+    fn format(&self) -> Format {
+        Format::MobileCsv
+    }
 
     fn read<'a>(&mut self, line: &'a [u8], _: &mut OtherCounts) -> Result<Read<'a>, String> {
         let Some([who, device, flags, sector, size, time]) = fields(line) else {

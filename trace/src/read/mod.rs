@@ -7,6 +7,7 @@ mod blkparse;
 pub(crate) mod blktrace;
 pub mod buffers;
 mod by_time;
+mod cache_traces;
 mod decimal;
 mod extent;
 mod fio_iolog;
@@ -20,15 +21,20 @@ mod paths;
 pub(crate) mod perfetto;
 pub mod recording;
 mod rows;
-mod server_csv;
 pub(crate) mod strace;
+pub(crate) mod table;
 mod trace_dat;
 mod tracepoint;
 
 use crate::opened::Reader;
 
 /// All readers, those with an unmistakable mark first.
-pub(crate) const READERS: &[Reader] = &[
+pub(crate) fn readers() -> impl Iterator<Item = &'static Reader> {
+    MARKED.iter().chain(table::READERS).chain(&[cache_traces::ORACLE_GENERAL])
+}
+
+/// Readers of formats with a mark, or with lines of their own.
+const MARKED: &[Reader] = &[
     recording::READER,
     blktrace::READER,
     blkparse::READER,
@@ -36,8 +42,7 @@ pub(crate) const READERS: &[Reader] = &[
     trace_dat::READER,
     perfetto::READER,
     mobile_csv::READER,
-    server_csv::MSR,
-    server_csv::SYSTOR,
+    cache_traces::VSCSI,
     fio_iolog::READER,
     mobibench::READER,
     strace::READER,

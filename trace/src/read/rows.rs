@@ -1,7 +1,7 @@
 //! How are recordings of block devices with one event per line read?
 //!
 //! A line without a line end is not used, even if it looks complete, because its last number may be incomplete. The
-//! recording is [cut short](TraceError::CutShort).
+//! recording is [cut short](TraceError::CutShort). An invalid line is [skipped](Input::skip_line).
 
 use crate::block::{DeviceId, Event, Events};
 use crate::names::count;
@@ -20,9 +20,13 @@ pub(crate) enum Read<'a> {
 /// Parses one line.
 pub(crate) trait Row: Send {
     /// The format.
-    const FORMAT: Format;
+    fn format(&self) -> Format;
     /// Parses a line, or returns what is wrong with it. Peculiarities of an event are counted in `others`.
     fn read<'a>(&mut self, line: &'a [u8], others: &mut OtherCounts) -> Result<Read<'a>, String>;
+    /// True if a last line without a line end is complete.
+    fn may_end_without_newline(&self) -> bool {
+        false
+    }
     /// False if no line so far had a time.
     fn timed(&self) -> bool {
         true
@@ -51,13 +55,14 @@ impl<R: Row> Rows<R> {
 
 impl<R: Row> Events for Rows<R> {
     fn format(&self) -> Format {
-        R::FORMAT
+        self.row.format()
     }
 
     fn next(&mut self) -> Result<Option<Event>, TraceError> {
         // After an error below, nothing follows.
+        let format = self.row.format();
         while !std::mem::replace(&mut self.ended, true) {
-            let Some(line) = self.input.line(R::FORMAT)? else { break };
+            let Some(line) = self.input.line(format)? else { break };
             let read = match line {
                 b"" => Ok(Read::Other("empty lines")),
                 line => self.row.read(line, &mut self.others),
@@ -71,10 +76,16 @@ impl<R: Row> Events for Rows<R> {
                 Read::Nothing => None,
             });
             let at = self.input.at_line();
-            if self.input.ended_without_newline() {
-                return Err(self.input.cut_short(R::FORMAT, at));
+            if self.input.ended_without_newline() && !self.row.may_end_without_newline() {
+                return Err(self.input.cut_short(format, at));
             }
-            let event = read.map_err(|what| self.input.damaged(R::FORMAT, at, what))?;
+            let event = match read {
+                Ok(event) => event,
+                Err(what) => {
+                    self.input.skip_line(format, what, &mut self.others)?;
+                    None
+                }
+            };
             self.ended = false;
             if event.is_some() {
                 return Ok(event);

@@ -1,6 +1,6 @@
 //! How is strace's output read? `strace -f -ttt`, or `-r` (times since the previous line, which are summed up),
 //! preferably with `-T` (duration of calls), `-y` (files behind descriptors) and `-o FILE` (keeps strace's own messages
-//! out).
+//! out). `-Y`, `-i`, `-n` and `-k` are accepted, and what they add is left out.
 //!
 //! Calls on files and directories are returned when they complete, with their start time. Descriptors are tracked
 //! through `fork`, threads, `dup`, `execve` and exits: a file is closed with its last descriptor. Files in `/dev`,
@@ -22,7 +22,7 @@ mod processes;
 use rustc_hash::FxHashMap;
 
 use self::effects::{Effects, Who};
-use self::line::{What as Did, is_notice};
+use self::line::{What as Did, is_notice, is_stack};
 use self::processes::What;
 use super::decimal::wrong;
 use crate::call::{Call, Calls};
@@ -283,6 +283,9 @@ impl Strace {
                 self.broken.extend_from_slice(&text[..at]);
                 Ok(())
             }
+        } else if is_stack(text) && self.broken.is_empty() {
+            count(&mut state.effects.others, "lines of stack traces");
+            Ok(())
         } else if self.broken.is_empty() {
             state.line(text)
         } else {
@@ -295,10 +298,10 @@ impl Strace {
             self.effects.out.clear();
             return Err(self.input.cut_short(FORMAT, at));
         }
-        read.map_err(|what| {
+        if let Err(what) = read {
             self.effects.out.clear();
-            self.input.damaged(FORMAT, at, what)
-        })?;
+            self.input.skip_line(FORMAT, what, &mut self.effects.others)?;
+        }
         Ok(true)
     }
 }

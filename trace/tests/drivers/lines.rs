@@ -3,12 +3,19 @@
 use std::io::Cursor;
 use std::path::Path;
 
-use trace::{At, Input, Opened, TraceError, open_input};
+use trace::{At, Columns, Input, Opened, TraceError, open_columns, open_input};
 
-/// Reads any bytes to an end or an error, which must name an existing line; nothing may follow.
+/// Reads any bytes to an end or an error, which must name an existing line; nothing may follow. Invalid lines are skipped,
+/// and then refused.
 pub fn any(bytes: &[u8]) {
+    for strict in [false, true] {
+        let input = Input::new(Path::new("recording"), Cursor::new(bytes.to_vec()));
+        end_of(bytes, input.and_then(|input| open_input(input.strict(strict))));
+    }
+}
+
+fn end_of(bytes: &[u8], opened: Result<Opened, TraceError>) {
     let lines = bytes.iter().filter(|b| **b == b'\n').count() as u64 + 1;
-    let opened = Input::new(Path::new("recording"), Cursor::new(bytes.to_vec())).and_then(open_input);
     let end = match opened {
         Err(e) => Err(e),
         Ok(Opened::Blocks(mut r)) => {
@@ -48,7 +55,8 @@ pub fn any(bytes: &[u8]) {
             TraceError::Damaged { at: At::Byte(at), .. }
             | TraceError::CutShort { at: At::Byte(at), .. }
             | TraceError::Unsupported { at: At::Byte(at), .. },
-        ) if at <= bytes.len() as u64 => {}
+            // UTF-16 becomes longer.
+        ) if at <= 2 * bytes.len() as u64 => {}
         Err(other) => panic!("{lines} lines, but {other}"),
     }
 }
@@ -62,10 +70,43 @@ pub fn mobile_csv(bytes: &[u8]) {
     after(b"proces,device,rw_flag,sector,size,timestamp\n", bytes);
 }
 
-/// The bytes in a trace of Microsoft Research Cambridge, or of SYSTOR'17.
-pub fn server_csv(bytes: &[u8]) {
-    after(b"128166372003061629,usr,0,Read,7014609920,24576,41286\n", bytes);
-    after(b"Timestamp,Response,IOType,LUN,Offset,Size\n", bytes);
+/// The bytes as a table of every known format, and of columns that they give themselves in the first line.
+pub fn request_tables(bytes: &[u8]) {
+    any(bytes);
+    for first in [
+        &b"128166372003061629,usr,0,Read,7014609920,24576,41286\n"[..],
+        b"Timestamp,Response,IOType,LUN,Offset,Size\n",
+        b"419,W,8792731648,16384,1577808144360767\n",
+        b"1538323200,12910952,128,0,1063\n",
+        b"0,20941264,8192,W,0.551706\n",
+        b"89966777158147 4892 syslogd 904265560 8 W 6 0 531e779e\n",
+        b"0.000000 0 123456 8 1\n",
+        b"4851300 1 524288 16 0\n",
+        b"3, 38900, 1, 8192, 40960, 0\n",
+        b"TIME(s) COMM PID DISK T SECTOR BYTES LAT(ms)\n",
+        b"ENDs COMM PID TYPE DEV BLOCK BYTES LATms\n",
+    ] {
+        after(first, bytes);
+    }
+    let end = bytes.iter().position(|b| *b == b'\n').unwrap_or(bytes.len());
+    let given = std::str::from_utf8(&bytes[..end]).ok().and_then(|text| text.parse::<Columns>().ok());
+    let plain: Columns = "time=1:datetime,op=2,offset=3:block,bytes=4,process=5".parse().expect("columns");
+    for columns in given.into_iter().chain([plain]) {
+        let input = Input::new(Path::new("recording"), Cursor::new(bytes.to_vec()));
+        end_of(bytes, input.map(|input| open_columns(input, columns)));
+    }
+}
+
+/// The bytes as records of a cache's simulator: as they are, and after valid ones.
+pub fn cache_traces(bytes: &[u8]) {
+    any(bytes);
+    let mut record = vec![0x28, 0, 0, 2];
+    record.resize(40, 0);
+    after(&[&record[..], &record].concat(), bytes);
+    let mut record = vec![0; 24];
+    record[12] = 1;
+    record[16..].fill(0xff);
+    after(&[&record[..], &record].concat(), bytes);
 }
 
 /// The bytes in an iolog of either version.

@@ -21,14 +21,33 @@ pub struct Seen {
     pub error: Option<TraceError>,
 }
 
+fn input(bytes: &[u8]) -> Input {
+    Input::new(Path::new("recording"), Cursor::new(bytes.to_vec())).unwrap()
+}
+
+/// The first invalid line is an error.
 pub fn open(bytes: &[u8]) -> Result<Opened, TraceError> {
-    open_input(Input::new(Path::new("recording"), Cursor::new(bytes.to_vec())).unwrap())
+    open_input(input(bytes).strict(true))
 }
 
 /// Reads everything; nothing may follow an end or error.
 pub fn read(bytes: &[u8]) -> Seen {
+    all_of(open(bytes))
+}
+
+/// The same, skipping invalid lines.
+pub fn read_leniently(bytes: &[u8]) -> Seen {
+    all_of(open_input(input(bytes)))
+}
+
+/// The same as a table.
+pub fn read_table(bytes: &[u8], columns: &str) -> Seen {
+    all_of(Ok(trace::open_columns(input(bytes), columns.parse().unwrap())))
+}
+
+pub fn all_of(opened: Result<Opened, TraceError>) -> Seen {
     let mut seen = Seen { events: vec![], names: vec![], calls: vec![], others: OtherCounts::new(), error: None };
-    match open(bytes) {
+    match opened {
         Err(e) => seen.error = Some(e),
         Ok(Opened::Blocks(mut events)) => {
             loop {

@@ -57,12 +57,12 @@ pub fn run(args: &OfTrace, as_json: bool) -> Result<ExitCode, Failure> {
     };
     let options = blocks::Options { of: None, blocks: None, full: args.full, speed: Speed::Virtual };
     let part = args.session.part()?;
-    let planned = devices::planned(file, &[], part, args.of.as_deref(), options, &recorded::Bars)?;
+    let planned = devices::planned(file, &[], &part, args.of.as_deref(), options, &recorded::Bars)?;
     let (plan, source) = planned.map_err(|e| match (&e, &args.of) {
         (ReplayError::NotRecorded { .. }, Some(of)) => Failure::Usage(format!("--of {of}: {}: {e}", file.display())),
         (ReplayError::Empty(_), _) => {
             let empty = Error::Failed(format!("{}: {e}", file.display()));
-            opening::wrong_before_the_first(file, part, empty).into()
+            opening::wrong_before_the_first(file, &part, empty).into()
         }
         _ => format!("{}: {e}", file.display()).into(),
     })?;

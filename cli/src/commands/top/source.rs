@@ -26,7 +26,7 @@ pub struct Recording {
 /// The requests of a recording, each with its process.
 pub fn open(file: &Path) -> Result<Requests, Failure> {
     // Read as a part that covers everything: then events out of time order are counted.
-    let opened = match opening::open_part(file, Part::default())?.opened {
+    let opened = match opening::open_part(file, &Part::default())?.opened {
         Opened::Blocks(events) => events,
         Opened::Calls(_) => {
             return Err(Error::of_kind(file, "calls to a file system", "requests to a block device").into());

@@ -87,7 +87,7 @@ impl Choice {
 
 /// The device that a replay of a recording uses for this disk.
 fn of_recording(file: &Path, id: DeviceId) -> Result<Plan, Failure> {
-    let (requests, _) = opening::requests(file, Part::default())?;
+    let (requests, _) = opening::requests(file, &Part::default())?;
     let options = Options { of: Some(id), ..Options::default() };
     let plan = options.plan(requests, |_| {});
     plan.map_err(|e: ReplayError| format!("{}: {e}", file.display()).into())

@@ -2,11 +2,12 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use record::calls::{self, StripError};
 use serde_json::json;
+use sim::replay::opening::Part;
 use sim::replay::{Error, devices, notes, opening};
 use sim::traces::requeued::{Cleared, DISCARDS, DISCARDS_KEPT, TOLD_AGAIN, TOLD_AGAIN_KEPT};
 use trace::block::Events;
@@ -55,6 +56,9 @@ use crate::{Failure, of_devices, output, recorded, whole};
 pub struct Args {
     /// The recording; - for standard input.
     file: PathBuf,
+    /// Further files of the same recording: requests are merged by time, files of calls follow each other.
+    #[arg(value_name = "FILE")]
+    further: Vec<PathBuf>,
     /// Output format.
     #[arg(long)]
     to: To,
@@ -71,6 +75,17 @@ pub struct Args {
     of: OfArgs,
     #[command(flatten)]
     session: UntilArgs,
+}
+
+impl Args {
+    /// The part of all files.
+    fn part(&self) -> Result<Part, Failure> {
+        self.session.session().with(&self.further).part()
+    }
+
+    fn files(&self) -> impl Iterator<Item = &Path> {
+        std::iter::once(&self.file).chain(&self.further).map(PathBuf::as_path)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -121,11 +136,14 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         return Err(Failure::usage("--json and the recording cannot both go to standard output; give --output FILE"));
     }
     if let Some(file) = &args.output {
-        whole::apart("--output", file, &args.file)?;
+        args.files().try_for_each(|read| whole::apart("--output", file, read))?;
     }
     if args.to == To::Calls {
         if let Some(option) = args.session.session().given() {
             return Err(Failure::usage(format!("{option}: --to calls always writes the whole recording")));
+        }
+        if !args.further.is_empty() {
+            return Err(Failure::usage("--to calls writes one recording; give one file"));
         }
         if args.clear || !args.of.typed().is_empty() {
             return Err(Failure::usage(
@@ -214,7 +232,8 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         }),
     );
     if !as_json {
-        notes::of_timing(&written.timing).iter().for_each(|what| output::warn(what));
+        let notes = notes::of_timing(&written.timing).into_iter().chain(trace::invalid_lines(&written.others));
+        notes.for_each(|what| output::warn(&what));
         notes::of_left_out(&left_out).iter().for_each(|what| output::warn(what));
         for twice in &written.twice {
             let (n, device, why) = (twice.count, twice.device, twice.reason());
@@ -240,7 +259,7 @@ fn open(args: &Args) -> Result<opening::Recorded, Failure> {
     let seen = |events| -> Box<dyn Events> {
         Box::new(if clear { Cleared::new(events) } else { Cleared::only_counted(events) })
     };
-    let opening::Recorded { opened, length } = opening::open_as(&args.file, args.session.session().part()?, seen)?;
+    let opening::Recorded { opened, length } = opening::open_as(&args.file, &args.part()?, seen)?;
     let devices = args.of.devices()?;
     let opened = match opened {
         Opened::Blocks(events) if !devices.is_empty() => Opened::Blocks(Box::new(Only::new(events, devices))),
@@ -252,7 +271,7 @@ fn open(args: &Args) -> Result<opening::Recorded, Failure> {
 /// The devices that repeat requests of other devices. None if the recording cannot be read twice, or if devices were
 /// selected.
 fn told_again(args: &Args) -> Result<Vec<LeftOut>, Failure> {
-    if !args.of.typed().is_empty() || opening::again(&args.file).is_err() {
+    if !args.of.typed().is_empty() || args.files().any(|file| opening::again(file).is_err()) {
         return Ok(Vec::new());
     }
     let opening::Recorded { opened, length } = open(args)?;
@@ -278,7 +297,7 @@ fn told_again(args: &Args) -> Result<Vec<LeftOut>, Failure> {
 fn no_device(args: &Args, text: &str) -> Failure {
     let all = || -> Result<Requests, Failure> {
         opening::again(&args.file)?;
-        Ok(opening::requests(&args.file, args.session.session().part()?)?.0)
+        Ok(opening::requests(&args.file, &args.part()?)?.0)
     };
     match all() {
         Ok(mut all) => {
@@ -465,5 +484,6 @@ fn all_calls(
         }
     }
     written.timing = calls.timing();
+    written.others = calls.other_counts().clone();
     Ok(())
 }

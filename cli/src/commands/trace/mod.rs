@@ -13,9 +13,10 @@ use crate::Failure;
 ///
 /// The format is detected from the content, gzip and zstd are unpacked, `-` is standard input (for stat and convert).
 /// Block devices: blktrace (binary, version 7 and 8, one file or one per CPU), blkparse text, ftrace text, trace.dat,
-/// Perfetto, fio iolog (version 2 and 3), MSR Cambridge CSV, SYSTOR'17 CSV, the CSV of mobile block traces, and JouleFS
-/// recordings. File systems: `strace -f -ttt`, MobiBench, and JouleFS recordings. Meters: Monsoon CSV, Perfetto power
-/// rails.
+/// Perfetto, biosnoop, iosnoop, fio iolog (version 2 and 3), fio logs with offsets, MSR Cambridge CSV, SYSTOR'17 CSV,
+/// the CSV of mobile block traces, Alibaba, Tencent CBS, SPC, FIU, DiskSim, MQSim, vscsi, oracleGeneral, and JouleFS
+/// recordings; any other table by --columns. File systems: `strace -f -ttt`, MobiBench, and JouleFS recordings. Meters:
+/// Monsoon CSV, Perfetto power rails.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     blktrace -d /dev/sda -o - -w 60 | joulefs trace stat -\n  \

@@ -2,11 +2,12 @@
 //! counts.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde::Serialize;
 use serde_json::{Value, json};
+use sim::replay::opening::Part;
 use sim::replay::{devices, notes, opening};
 use sim::words::percent;
 use trace::block::Events;
@@ -20,7 +21,7 @@ use trace::stat::power::{ChannelStat, PowerStat};
 use trace::stat::randomness::Share;
 use trace::stat::{blocks, calls, power};
 use trace::timing::Timing;
-use trace::{Opened, TraceError};
+use trace::{INVALID, Opened, OtherCounts, TraceError};
 
 use super::map_cache;
 use crate::of_devices::OfArgs;
@@ -46,11 +47,16 @@ use crate::{Failure, joules, output, recorded, whole};
 /// --from and --to count a part of the recording, and --max-gap shortens long pauses. Events out of time order are
 /// reported, with the largest delay.
 ///
+/// Several files are read as one recording, for example one per CPU or disk, or rotated logs. Their times must be those
+/// of one clock. --columns reads any table.
+///
 /// A damaged or truncated recording is counted up to the damage; the error gives the position, and the exit code is 1.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs trace stat telegram_exec.csv.gz\n  \
     joulefs trace stat sda.blktrace.0 --json | jq .write_order\n  \
     joulefs trace stat machine.trace.dat --of sda --of 254,4\n  \
+    joulefs trace stat disk.csv --columns time=1:us,op=2,offset=3:sector,bytes=4\n  \
+    joulefs trace stat app.strace app.strace.1\n  \
     joulefs trace stat app.strace --html app.html\n  \
     joulefs trace stat phone.csv --from 1h --to 1h30m --max-gap 5s\n  \
     joulefs trace stat sda.blktrace.0 --map-cache --profile galaxy-nexus-emmc\n  \
@@ -58,6 +64,9 @@ use crate::{Failure, joules, output, recorded, whole};
 pub struct Args {
     /// The recording; - for standard input.
     file: PathBuf,
+    /// Further files of the same recording: requests are merged by time, files of calls follow each other.
+    #[arg(value_name = "FILE")]
+    further: Vec<PathBuf>,
     /// Write an HTML page with plots to this file.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -69,6 +78,22 @@ pub struct Args {
     map: map_cache::MapArgs,
 }
 
+impl Args {
+    /// The part of all files.
+    fn part(&self) -> Result<Part, Failure> {
+        self.session.with(&self.further).part()
+    }
+
+    fn files(&self) -> impl Iterator<Item = &Path> {
+        std::iter::once(&self.file).chain(&self.further).map(PathBuf::as_path)
+    }
+
+    /// Fails if the files cannot be read twice.
+    fn again(&self) -> Result<(), Failure> {
+        Ok(self.files().try_for_each(opening::again)?)
+    }
+}
+
 /// The counts by kind of recording.
 enum Counted {
     Blocks(Box<BlockStat>, Option<map_cache::Counted>),
@@ -77,6 +102,14 @@ enum Counted {
 }
 
 impl Counted {
+    fn others(&self) -> &OtherCounts {
+        match self {
+            Counted::Blocks(s, _) => &s.others,
+            Counted::Calls(s) => &s.others,
+            Counted::Power(s) => &s.others,
+        }
+    }
+
     fn json(&self) -> Result<Value, Failure> {
         fn value(of: &str, stat: impl Serialize) -> Result<Value, Failure> {
             let mut value = serde_json::to_value(stat).map_err(|e| e.to_string())?;
@@ -100,10 +133,10 @@ impl Counted {
 /// Runs it.
 pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     if let Some(page) = &args.html {
-        whole::apart("--html", page, &args.file)?;
+        args.files().try_for_each(|file| whole::apart("--html", page, file))?;
     }
     let asked = args.map.asked()?;
-    let opening::Recorded { opened, length } = opening::open_part(&args.file, args.session.part()?)?;
+    let opening::Recorded { opened, length } = opening::open_part(&args.file, &args.part()?)?;
     let of_blocks_only = [("--map-cache", asked.is_some()), ("--of", !args.of.typed().is_empty())];
     if let (Some((option, _)), false) =
         (of_blocks_only.iter().find(|(_, given)| *given), matches!(opened, Opened::Blocks(_)))
@@ -129,7 +162,8 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         }
     };
     bar.finish_and_clear();
-    let said = notes::of_timing(&timing);
+    let mut said = notes::of_timing(&timing);
+    said.extend(trace::invalid_lines(counted.others()));
     if let Some(file) = &args.html {
         let mut title = args.file.file_name().map_or_else(|| "recording".into(), |n| n.to_string_lossy().into_owned());
         if !said.is_empty() {
@@ -202,10 +236,10 @@ fn blocks_of(
     }
     let (first, requests) = once(Requests::new(events), asked, moved)?;
     let twice: Vec<_> = requests.left_out().into_iter().filter(LeftOut::has_requests).map(|l| l.device).collect();
-    if twice.is_empty() || opening::again(&args.file).is_err() {
+    if twice.is_empty() || args.again().is_err() {
         return Ok(first);
     }
-    let opening::Recorded { opened, length } = opening::open_part(&args.file, args.session.part()?)?;
+    let opening::Recorded { opened, length } = opening::open_part(&args.file, &args.part()?)?;
     let Opened::Blocks(events) = opened else { return Err(opening::no_blocks(&args.file, &opened).into()) };
     let (bar, moved) = recorded::bar(length, "reading again");
     let (second, _) = once(Requests::new(events).without(twice), args.map.asked()?, moved)?;
@@ -220,10 +254,10 @@ fn check_devices(args: &Args, one: Once, requests: &Requests) -> Result<Once, Fa
         if requests.devices().any(|id| wanted.has(id, requests.events().device(id).as_deref())) {
             continue;
         }
-        if opening::again(&args.file).is_err() {
+        if args.again().is_err() {
             return Err(devices::not_there(&args.file, text, requests).into());
         }
-        let (mut all, _) = opening::requests(&args.file, args.session.part()?)?;
+        let (mut all, _) = opening::requests(&args.file, &args.part()?)?;
         while let Ok(Some(_)) = all.seen() {}
         return Err(devices::not_there(&args.file, text, &all).into());
     }
@@ -250,6 +284,8 @@ fn spreads(out: &mut String, all: &[(String, &Spread)]) {
 }
 
 fn write_others(out: &mut String, others: &std::collections::BTreeMap<String, u64>) {
+    // Invalid lines come first, after the summary.
+    let others: Vec<_> = others.iter().filter(|(name, _)| !name.starts_with(INVALID)).collect();
     if !others.is_empty() {
         let mut table = Table::new([table::number("").least(12), table::text("")]);
         others.iter().for_each(|(name, n)| table.row(&[n, &output::plain(name)]));

@@ -1,6 +1,7 @@
 //! What is in one line of strace's output?
 //!
-//! `[PID] TIME NAME(ARGUMENTS) = RESULT <TOOK>`. PID is bare, or `[pid N]`, or missing. TIME is seconds (`-ttt`) or the
+//! `[PID] TIME [NUMBER] [POINTER] NAME(ARGUMENTS) = RESULT <TOOK>`. PID is bare, or `[pid N]`, or missing; with `-Y` the
+//! command follows it, `N<command>`. The number of the call (`-n`) and the instruction pointer (`-i`) are ignored. TIME is seconds (`-ttt`) or the
 //! time of day (`-t`, `-tt`), optionally followed by the time since the previous line, or only the latter (`-r`). With
 //! `-r` the part before the point has six places, so below a day there are leading spaces, which distinguish it from
 //! `-ttt`. A call interrupted by another thread's line has two lines, `<unfinished ...>` and `<... NAME resumed>`.
@@ -69,13 +70,24 @@ pub(super) fn line(text: &[u8]) -> Result<Line<'_>, String> {
     let mut rest = text.trim_ascii_start();
     let mut pid = None;
     let as_pid = |text: &[u8]| number(text).and_then(|n| u32::try_from(n).ok());
+    let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
     // Column of a time that is not right-aligned.
     let mut left = 0;
     if let Some(inner) = rest.strip_prefix(b"[pid") {
-        let end = memchr::memchr(b']', inner).ok_or_else(|| wrong("the process", rest))?;
-        pid = Some(as_pid(inner[..end].trim_ascii()).ok_or_else(|| wrong("the process", rest))?);
+        let named = memchr::memchr(b'<', inner).filter(|at| memchr::memchr(b']', &inner[..*at]).is_none());
+        let from = named.map_or(Some(0), |at| command_end(&inner[at..], b"]").map(|end| at + end));
+        let end = from.and_then(|from| memchr::memchr(b']', &inner[from..]).map(|end| from + end));
+        let end = end.ok_or_else(|| wrong("the process", rest))?;
+        let shown = inner[..named.unwrap_or(end)].trim_ascii();
+        pid = Some(as_pid(shown).ok_or_else(|| wrong("the process", rest))?);
         rest = inner[end + 1..].trim_ascii_start();
         left = text.len() - inner.len() + end + 2;
+    } else if rest.get(digits) == Some(&b'<')
+        && let Some(n) = as_pid(&rest[..digits])
+    {
+        let end = command_end(&rest[digits..], b" ").ok_or_else(|| wrong("the process", rest))?;
+        left = text.len() - rest.len() + (digits + end).max(5) + 1;
+        (pid, rest) = (Some(n), rest[digits + end..].trim_ascii_start());
     } else if let (first, after) = word(rest)
         && let Some(n) = as_pid(first)
     {
@@ -96,7 +108,25 @@ pub(super) fn line(text: &[u8]) -> Result<Line<'_>, String> {
         let end = memchr::memchr(b')', since).ok_or_else(|| wrong("the time", rest))?;
         rest = since[end + 1..].trim_ascii_start();
     }
+    // `[  257]`, `[00007f6e2a1b]`, `[????????????????]`.
+    while let Some(inner) = rest.strip_prefix(b"[")
+        && let Some(end) = memchr::memchr(b']', inner)
+        && inner[..end].iter().all(|b| b.is_ascii_hexdigit() || b" ?x".contains(b))
+    {
+        rest = inner[end + 1..].trim_ascii_start();
+    }
     Ok(Line { pid, time, of_day, relative: moved && !of_day, what: what(rest)? })
+}
+
+/// The end of `<command>`, which `after` follows: a command may have any signs.
+fn command_end(text: &[u8], after: &[u8]) -> Option<usize> {
+    let end = [&b">"[..], after].concat();
+    memchr::memmem::find(text, &end).map(|at| at + 1)
+}
+
+/// A line of a stack trace, which follows its call (`-k`).
+pub(super) fn is_stack(line: &[u8]) -> bool {
+    line.starts_with(b" > ")
 }
 
 fn what(rest: &[u8]) -> Result<What<'_>, String> {
@@ -111,7 +141,9 @@ fn what(rest: &[u8]) -> Result<What<'_>, String> {
         let inner = inner.strip_suffix(b"+++").ok_or_else(|| wrong("the end of a process", rest))?.trim_ascii();
         return Ok(match inner.strip_prefix(b"superseded by execve in pid ") {
             Some(by) => {
-                let by = number(by).and_then(|n| u32::try_from(n).ok());
+                // A command may follow (`-Y`).
+                let by =
+                    number(&by[..memchr::memchr(b'<', by).unwrap_or(by.len())]).and_then(|n| u32::try_from(n).ok());
                 What::Superseded(by.ok_or_else(|| wrong("the process", inner))?)
             }
             None => What::Exit,
@@ -150,6 +182,28 @@ mod tests {
         }
         let day = line(b"7 01:02:03.000004 sync() = 0").unwrap();
         assert_eq!((day.time, day.of_day), (3_723_000_004_000, true));
+    }
+
+    #[test]
+    fn commands_numbers_of_calls_and_pointers_are_left_out() {
+        let call = What::Call(b"sync() = 0");
+        for text in [
+            "81<git> 1.5 sync() = 0",
+            "81<Web Content> 1.5 sync() = 0",
+            "[pid    81<a> b]>] 1.5 sync() = 0",
+            "81 1.5 [ 162] sync() = 0",
+            "81 1.5 [00007f6e2a1b3c4d] sync() = 0",
+            "81<git> 1.5 [ 162] [????????????????] sync() = 0",
+        ] {
+            let read = line(text.as_bytes()).unwrap_or_else(|e| panic!("{text}: {e}"));
+            assert_eq!(
+                (read.pid, read.time, read.relative, &read.what),
+                (Some(81), 1_500_000_000, false, &call),
+                "{text}"
+            );
+        }
+        assert!(line(b"81<git>         1.500000 sync() = 0").unwrap().relative);
+        assert!(line(b"81<git 1.5 sync() = 0").is_err() && line(b"[pid 81<git 1.5 sync() = 0").is_err());
     }
 
     #[test]

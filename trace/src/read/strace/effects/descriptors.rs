@@ -135,7 +135,8 @@ impl Effects {
 
     pub(super) fn two_others(&mut self, who: Who, call: &Made<'_>, n: usize) -> Result<(), Senseless> {
         self.count_call(call.name);
-        if matches!(call.result, Returned::Value(..)) {
+        // With a short `-s`, strace prints `[...]`: later calls on these descriptors are calls on unknown ones.
+        if matches!(call.result, Returned::Value(..)) && call.text(n) != b"[...]" {
             for fd in call.pair(n).ok_or(Senseless)? {
                 if let Some(fd) = fd.number {
                     self.set(who, fd, What::Other(None), closes_on_exec(call));

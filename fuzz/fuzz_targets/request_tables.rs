@@ -1,0 +1,8 @@
+//! Any bytes through the driver `request_tables`.
+#![no_main]
+
+#[path = "../../trace/tests/drivers/lines.rs"]
+#[allow(dead_code, reason = "the others are other targets'")]
+mod drivers;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| drivers::request_tables(bytes));
