@@ -51,7 +51,7 @@ fn fixed(name: &str) -> Option<DeviceId> {
 /// The requests to replay, opened repeatedly.
 pub struct Source<'a> {
     path: &'a Path,
-    part: &Part,
+    part: &'a Part,
     /// Read only the events of this device.
     only: Option<DeviceId>,
 }
@@ -80,7 +80,7 @@ pub(super) fn earlier(path: &Path) -> Result<Requests, Error> {
 pub fn planned<'a>(
     path: &'a Path,
     before: &[PathBuf],
-    part: &Part,
+    part: &'a Part,
     of: Option<&str>,
     options: Options,
     progress: &dyn Progress,
