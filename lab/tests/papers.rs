@@ -59,6 +59,25 @@ fn every_list_of_published_numbers_is_a_papers() {
     }
 }
 
+#[test]
+fn every_file_of_quoted_numbers_can_answer() {
+    let has = |name: &str| dir(name).join("quoted.csv").is_file();
+    let on_disk: Vec<_> = SHIPPED.iter().map(|(name, _)| *name).filter(|name| has(name)).collect();
+    let known: Vec<_> = lab::published::QUOTED.iter().map(|(name, _)| *name).collect();
+    assert_eq!(on_disk, known);
+}
+
+#[test]
+fn an_experiment_that_repeats_a_paper_says_both_results_at_its_beginning() {
+    let mut wrong = Vec::new();
+    for e in shipped().iter().filter(|e| e.paper.iter().any(|c| c.place != RECKONED)) {
+        if !e.claim().contains("paper") {
+            wrong.push(format!("experiments/{}/README.md: our result, then the paper's: {}", e.name, e.claim()));
+        }
+    }
+    nothing_is_wrong(&wrong);
+}
+
 /// Problems of a number that do not depend on measurements.
 fn problems(n: &Number, experiments: &BTreeMap<String, Experiment>) -> Vec<String> {
     let mut wrong = Vec::new();
@@ -304,7 +323,8 @@ fn a_fitted_number_that_calls_itself_predicted_is_found() {
         for n in paper.numbers.iter().filter(|n| judge(n, &ours).class == Class::Fitted) {
             fitted += 1;
             if objections(&paper.short, &Number { class: None, ..n.clone() }, &ours).is_empty() {
-                unseen.push(format!("{}: {} ({}): no plan or profile cites its table", n.place, n.quantity, n.condition));
+                unseen
+                    .push(format!("{}: {} ({}): no plan or profile cites its table", n.place, n.quantity, n.condition));
             }
         }
     }

@@ -88,7 +88,9 @@ impl Class {
             Class::Predicted => "agrees, and no parameter comes from that table",
             Class::Derived => "agrees, but follows from the paper's own formula, numbers or definition",
             Class::Fitted => "agrees, but a parameter of model, profile or plan was inferred from the same table",
-            Class::Explained => "differs for a known reason, or agrees only by chance or in circumstances that the paper does not give",
+            Class::Explained => {
+                "differs for a known reason, or agrees only by chance or in circumstances that the paper does not give"
+            }
             Class::Contradicts => "measured here as described in the paper, with a different result",
             Class::Differs => "differs for a reason that is not known yet",
             Class::NotRun => "ours needs a recording that may not be shipped",

@@ -11,6 +11,8 @@ pub mod judge;
 mod ours;
 pub mod size;
 
+pub use ours::QUOTED;
+
 use serde::{Deserialize, Serialize};
 
 /// A paper.
@@ -220,8 +222,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_a_row_a_parameter_a_price_or_a_test() {
-        let row =
-            "T1,q,c,5,x,a-1: read: energy | plan b-2: n=5 | profile p: device.size | test x/y.rs: 5,increase a-1: p ; b-2: q: r,explained,w\n";
+        let row = "T1,q,c,5,x,a-1: read: energy | plan b-2: n=5 | profile p: device.size | test x/y.rs: 5,increase a-1: p ; b-2: q: r,explained,w\n";
         let numbers = parse(&format!("{HEAD}{row}")).unwrap();
         let text = str::to_owned;
         assert_eq!(
