@@ -22,7 +22,7 @@ use terminal::{Failure, meant, output, program};
 #[derive(Parser)]
 #[command(name = "joulefs-lab", bin_name = "joulefs lab", version, propagate_version = true, max_term_width = 100)]
 #[command(
-    after_help = "Examples:\n  joulefs lab report\n  joulefs lab papers --verdict contradicts\n  joulefs lab list\n  \
+    after_help = "Examples:\n  joulefs lab report\n  joulefs lab papers --class contradicts\n  joulefs lab list\n  \
     joulefs lab show fagc-fig4\n  joulefs lab run --quick fagc-fig4\n  joulefs lab run nexus-sqlite --set rows=1000000"
 )]
 struct Cli {
@@ -34,7 +34,7 @@ struct Cli {
 }
 
 /// Commands that print an object, and the version of its schema.
-const SCHEMAS: &[Schema] = &[("lab papers", 1), ("lab report", 1), ("lab show", 1)];
+const SCHEMAS: &[Schema] = &[("lab papers", 2), ("lab report", 1), ("lab show", 1)];
 
 fn main() -> ExitCode {
     program::begin(env!("JOULEFS_SOURCES"));

@@ -33,6 +33,9 @@ pub struct Plan {
     /// The variants without background cleaning, if variants differ in cleaning.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub control: Vec<String>,
+    /// The published numbers from which a parameter was inferred, as `PAPER, PLACE: what`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fitted_on: Vec<String>,
     /// The parameters of the kind of work.
     #[serde(default)]
     pub parameters: Table,

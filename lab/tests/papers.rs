@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 
 use lab::keep;
 use lab::plan::{Changes, Experiment, SHIPPED};
-use lab::published::judge::{Ours, Verdict, all, judge, profile_number};
-use lab::published::{Answer, Number, Paper, Said, numbers_in, papers};
+use lab::published::judge::{Class, Ours, all, judge, profile_number};
+use lab::published::size::{WORDS, Word};
+use lab::published::{Answer, Number, Paper, Said, cited, numbers_in, papers};
 
 /// The place of a row that is not published anywhere.
 const RECKONED: &str = "reckoned beforehand";
@@ -58,12 +59,31 @@ fn every_list_of_published_numbers_is_a_papers() {
     }
 }
 
+#[test]
+fn every_file_of_quoted_numbers_can_answer() {
+    let has = |name: &str| dir(name).join("quoted.csv").is_file();
+    let on_disk: Vec<_> = SHIPPED.iter().map(|(name, _)| *name).filter(|name| has(name)).collect();
+    let known: Vec<_> = lab::published::QUOTED.iter().map(|(name, _)| *name).collect();
+    assert_eq!(on_disk, known);
+}
+
+#[test]
+fn an_experiment_that_repeats_a_paper_says_both_results_at_its_beginning() {
+    let mut wrong = Vec::new();
+    for e in shipped().iter().filter(|e| e.paper.iter().any(|c| c.place != RECKONED)) {
+        if !e.claim().contains("paper") {
+            wrong.push(format!("experiments/{}/README.md: our result, then the paper's: {}", e.name, e.claim()));
+        }
+    }
+    nothing_is_wrong(&wrong);
+}
+
 /// Problems of a number that do not depend on measurements.
 fn problems(n: &Number, experiments: &BTreeMap<String, Experiment>) -> Vec<String> {
     let mut wrong = Vec::new();
     let printed: Vec<f64> = [&n.value, &n.condition].into_iter().flat_map(|text| numbers_in(text)).collect();
     let is_printed = |value: f64| printed.iter().any(|p| (p - value.abs()).abs() <= 1e-9 * p.abs());
-    for a in &n.answer {
+    for a in n.answer.iter().chain(&n.beside) {
         match a {
             Answer::Measured { experiment, quantity } => {
                 let claim = experiments.get(experiment).and_then(|e| e.paper.iter().find(|c| c.quantity == *quantity));
@@ -74,6 +94,11 @@ fn problems(n: &Number, experiments: &BTreeMap<String, Experiment>) -> Vec<Strin
                 // The experiment combines several numbers of a table's row: a ratio, or a weighted mean.
                 if claim.value != 0.0 && !is_printed(claim.value) && !(claim.value == 1.0 && n.value == ">1") {
                     wrong.push(format!("{} of {experiment} is neither its value nor in its condition", claim.value));
+                }
+            }
+            Answer::Reckoned { of, .. } => {
+                if Ours::kept().unwrap().reckoned(lab::published::Reckoning::Mean, of, n).is_none() {
+                    wrong.push(format!("a row of {of:?} is neither in ours.csv nor in quoted.csv"));
                 }
             }
             Answer::Plan { experiment, parameter, value } => {
@@ -102,10 +127,24 @@ fn problems(n: &Number, experiments: &BTreeMap<String, Experiment>) -> Vec<Strin
             }
         }
     }
-    if n.answer.is_empty() && (n.why.is_empty() || n.verdict.is_some()) {
-        wrong.push("without an answer it has a reason, and no verdict".into());
+    if n.answer.is_empty() && (n.why.is_empty() || n.class.is_some()) {
+        wrong.push("without an answer it has a reason, and no class".into());
     }
-    if matches!(n.verdict, Some(Said::Explained | Said::Contradicts)) && n.why.is_empty() {
+    let kind = |a: &Answer| std::mem::discriminant(a);
+    let is_measured = |a: &&Answer| matches!(a, Answer::Measured { .. } | Answer::Reckoned { .. });
+    let measured = n.answer.iter().filter(is_measured).count();
+    if measured > 0 && measured < n.answer.len() {
+        let kinds: Vec<_> = n.answer.iter().map(kind).collect();
+        wrong.push(format!("some answers are measured and some are not: {kinds:?}"));
+    }
+    if n.value.contains(" above") || n.value.contains(" below") || n.value.contains("same") {
+        if Word::find(&n.value).is_none() {
+            wrong.push(format!("{:?} is none of {:?}", n.value, WORDS.map(|w| w.word)));
+        }
+    } else if n.value.trim_start_matches(['<', '>']) == "0" {
+        wrong.push("a sign has no size: use one of the words".into());
+    }
+    if matches!(n.class, Some(Said::Explained | Said::Contradicts)) && n.why.is_empty() {
         wrong.push("explained or contradicting without a reason".into());
     }
     wrong
@@ -145,7 +184,8 @@ fn a_number_that_is_not_the_papers_or_not_there_is_found() {
         value: value.into(),
         unit: "mJ".into(),
         answer: vec![answer],
-        verdict: None,
+        beside: vec![],
+        class: None,
         why: String::new(),
     };
     let text = str::to_owned;
@@ -173,13 +213,17 @@ fn a_number_that_is_not_the_papers_or_not_there_is_found() {
 #[test]
 fn every_row_of_an_experiment_answers_a_published_number() {
     let papers = papers().unwrap();
-    let answers: Vec<&Answer> = numbers(&papers).flat_map(|(_, n)| &n.answer).collect();
+    let answers: Vec<&Answer> = numbers(&papers).flat_map(|(_, n)| n.answer.iter().chain(&n.beside)).collect();
     let mut wrong = Vec::new();
     for e in shipped() {
         for c in e.paper.iter().filter(|c| c.place != RECKONED) {
-            let is_it = |a: &&&Answer| matches!(a, Answer::Measured { experiment, quantity } if *experiment == e.name && *quantity == c.quantity);
-            let times = answers.iter().filter(is_it).count();
-            if times == 0 {
+            let is_row = |(experiment, quantity): (&String, &String)| *experiment == e.name && *quantity == c.quantity;
+            let is_it = |a: &&Answer| match a {
+                Answer::Measured { experiment, quantity } => is_row((experiment, quantity)),
+                Answer::Reckoned { of, .. } => of.iter().any(|(experiment, quantity)| is_row((experiment, quantity))),
+                _ => false,
+            };
+            if !answers.iter().any(is_it) {
                 wrong.push(format!("no row of published/ has the answer `{}: {}`, of {}", e.name, c.quantity, c.place));
             }
         }
@@ -216,22 +260,76 @@ fn what_every_experiment_keeps_is_complete_and_of_its_plan_and_recordings() {
 }
 
 #[test]
-fn every_number_that_is_far_from_ours_says_why_and_none_that_is_near() {
+fn every_number_that_is_far_from_ours_says_why() {
     let (papers, ours) = (papers().unwrap(), Ours::kept().unwrap());
     let mut wrong = Vec::new();
     for (name, n) in numbers(&papers) {
         let judged = judge(n, &ours);
         let numbers = judged.answers.first().map_or(String::new(), |a| format!("{} and {}", a.paper, a.ours));
-        match (judged.verdict, n.verdict) {
-            (Verdict::Differs, _) => {
-                wrong.push(format!("{name}: {numbers}: say `explained` or `contradicts`, and why"))
-            }
-            (Verdict::Agrees, Some(said)) => wrong.push(format!("{name}: {numbers}: agrees, though it says {said:?}")),
-            (Verdict::NotRun, _) if judged.why.is_empty() => wrong.push(format!("{name}: no number, and no reason")),
+        match judged.class {
+            Class::Differs => wrong.push(format!("{name}: {numbers}: say `explained` or `contradicts`, and why")),
+            Class::NotRun if judged.why.is_empty() => wrong.push(format!("{name}: no number, and no reason")),
             _ => {}
         }
     }
     nothing_is_wrong(&wrong);
+}
+
+/// Why a row that agrees may not be counted as predicted.
+fn objections(paper: &str, n: &Number, ours: &Ours) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let judged = judge(n, ours);
+    let is_inside = |answer: &Answer| judge(&Number { answer: vec![answer.clone()], ..n.clone() }, ours).class;
+    if judged.class != Class::Predicted {
+        return wrong;
+    }
+    wrong.extend(n.answer.iter().filter(|a| is_inside(a) != Class::Predicted).map(|a| format!("{a:?} is outside")));
+    let mut experiments: Vec<&str> = Vec::new();
+    for a in &n.answer {
+        match a {
+            Answer::Measured { experiment, .. } => experiments.push(experiment),
+            Answer::Reckoned { of, .. } => experiments.extend(of.iter().map(|(experiment, _)| experiment.as_str())),
+            _ => {}
+        }
+    }
+    for name in experiments {
+        let fitted = cited::fitted_on(&Experiment::find(name).unwrap(), paper).unwrap();
+        let same: Vec<_> = cited::places(&n.place).intersection(&fitted).cloned().collect();
+        if !same.is_empty() {
+            wrong.push(format!("{name} was fitted on {}", same.join(", ")));
+        }
+    }
+    wrong
+}
+
+#[test]
+fn a_predicted_number_has_no_answer_outside_and_none_that_was_fitted_on_its_table() {
+    let (papers, ours) = (papers().unwrap(), Ours::kept().unwrap());
+    let mut wrong = Vec::new();
+    for paper in &papers {
+        for n in &paper.numbers {
+            let of = |what: String| format!("{}, {}: {} ({}): {what}", paper.short, n.place, n.quantity, n.condition);
+            wrong.extend(objections(&paper.short, n, &ours).into_iter().map(of));
+        }
+    }
+    nothing_is_wrong(&wrong);
+}
+
+#[test]
+fn a_fitted_number_that_calls_itself_predicted_is_found() {
+    let (papers, ours) = (papers().unwrap(), Ours::kept().unwrap());
+    let (mut fitted, mut unseen) = (0, Vec::new());
+    for paper in &papers {
+        for n in paper.numbers.iter().filter(|n| judge(n, &ours).class == Class::Fitted) {
+            fitted += 1;
+            if objections(&paper.short, &Number { class: None, ..n.clone() }, &ours).is_empty() {
+                unseen
+                    .push(format!("{}: {} ({}): no plan or profile cites its table", n.place, n.quantity, n.condition));
+            }
+        }
+    }
+    assert!(fitted > 30, "{fitted} are fitted");
+    nothing_is_wrong(&unseen);
 }
 
 #[test]

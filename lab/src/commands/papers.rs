@@ -3,30 +3,30 @@
 use std::path::PathBuf;
 
 use lab::published::Paper;
-use lab::published::judge::{Judged, Verdict, all, count};
+use lab::published::judge::{Class, Judged, all, count, rows};
 use serde_json::json;
 use terminal::{Failure, output, table};
 
 /// `joulefs lab papers`.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  joulefs lab papers\n  joulefs lab papers --paper ji --verdict explained\n  joulefs lab papers --json\n\n\
+    after_help = "Examples:\n  joulefs lab papers\n  joulefs lab papers --paper ji --class explained\n  joulefs lab papers --json\n\n\
     Our numbers are those stored with the experiments, or with --results those of your own run."
 )]
 pub struct PapersArgs {
     /// Only papers with this word in name or title.
     #[arg(long)]
     paper: Option<String>,
-    /// Only numbers with this verdict; may be given more than once.
-    #[arg(long, value_parser = verdicts())]
-    verdict: Vec<String>,
+    /// Only numbers of this class; may be given more than once.
+    #[arg(long, value_parser = classes())]
+    class: Vec<String>,
     /// Use results of full runs from this directory instead of the stored numbers.
     #[arg(long)]
     results: Option<PathBuf>,
 }
 
-fn verdicts() -> clap::builder::PossibleValuesParser {
-    Verdict::ALL.map(Verdict::name).into()
+fn classes() -> clap::builder::PossibleValuesParser {
+    Class::ALL.map(Class::name).into()
 }
 
 /// Prints the numbers.
@@ -38,8 +38,8 @@ pub fn run(args: &PapersArgs, as_json: bool) -> Result<(), Failure> {
     let papers = chosen(args)?;
     let ours = lab::report::ours(&outcomes).map_err(|e| e.to_string())?;
     let mut judged = all(&papers, &ours);
-    if !args.verdict.is_empty() {
-        let wanted = |j: &Judged| args.verdict.iter().any(|v| v == j.verdict.name());
+    if !args.class.is_empty() {
+        let wanted = |j: &Judged| args.class.iter().any(|v| v == j.class.name());
         judged.iter_mut().for_each(|of_paper| of_paper.retain(wanted));
     }
     if as_json {
@@ -59,10 +59,12 @@ pub fn run(args: &PapersArgs, as_json: bool) -> Result<(), Failure> {
 
 /// The value that `--json` prints; the page uses the same judgements.
 pub fn as_value(papers: &[Paper], judged: &[Vec<Judged>]) -> serde_json::Value {
-    let counts = count(judged.iter().flatten());
-    let counts: serde_json::Map<_, _> = counts.iter().map(|(v, n)| (v.name().to_owned(), json!(n))).collect();
+    let named = |counts: std::collections::BTreeMap<Class, usize>| {
+        counts.iter().map(|(v, n)| (v.name().to_owned(), json!(n))).collect::<serde_json::Map<_, _>>()
+    };
+    let (once, rows) = (named(count(judged.iter().flatten())), named(rows(judged.iter().flatten())));
     let papers = papers.iter().zip(judged).map(|(p, numbers)| json!({ "paper": p, "numbers": numbers }));
-    json!({ "verdicts": counts, "papers": papers.collect::<Vec<_>>() })
+    json!({ "classes": once, "rows": rows, "papers": papers.collect::<Vec<_>>() })
 }
 
 fn chosen(args: &PapersArgs) -> Result<Vec<Paper>, Failure> {
@@ -81,9 +83,9 @@ fn show(j: &Judged) {
     let what = if j.condition.is_empty() { j.quantity.clone() } else { format!("{}, {}", j.quantity, j.condition) };
     let ours = j.answers.first().filter(|a| !a.ours.is_empty());
     let ours = ours.map_or_else(String::new, |a| format!("; ours {} {}", a.ours, a.difference).trim_end().to_owned());
-    said(&format!("  {} ", j.verdict.sign()), 4, &format!("{what} ({}): {}{ours}", j.place, j.published));
+    said(&format!("  {} ", j.class.sign()), 4, &format!("{what} ({}): {}{ours}", j.place, j.published));
     if !j.why.is_empty() {
-        said("      ", 6, &format!("{}: {}", j.verdict.text(), j.why));
+        said("      ", 6, &format!("{}: {}", j.class.text(), j.why));
     }
 }
 

@@ -1,35 +1,34 @@
 //! Does our number agree with the published one?
 //!
-//! A number that is near, or that keeps a bound, agrees; this is computed. For other numbers the authors of
-//! `published/` decide whether the difference is explained or contradicts (`verdict` and `why`). A number that the
-//! model was fitted to, or that a plan or profile takes over, proves nothing and is counted separately.
+//! The program computes whether a number is near ([`super::size`]); of several answers the worst counts. For the rest
+//! the authors of `published/` give the class in the columns `class` and `why`: whether a difference is explained or
+//! contradicts, and whether a near number was predicted, follows from the paper's own formula, or was fitted. A number
+//! that a plan or a profile takes over proves nothing and is counted separately.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{Answer, Number, Said};
-use crate::claim::{Comparison, How, figures};
-use crate::plan::{Experiment, PlanError};
-use crate::result::Outcome;
-
-/// Differences up to this are not significant: in percent, or in points if the paper's value has no number. Papers'
-/// repeated measurements differ by as much.
-pub const NEAR: f64 = 7.0;
+pub use super::ours::{Measured, Ours};
+use super::size::{Distance, distance};
+use super::{Answer, Number, Reckoning, Said};
+use crate::claim::{Comparison, figures};
 
 /// The result of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// Near, or within the bound.
-    Agrees,
-    /// Near, but the model or the work was fitted to it.
+pub enum Class {
+    /// Near, and no parameter comes from that table.
+    Predicted,
+    /// Near, as it follows from the paper's own formula, numbers or definition.
+    Derived,
+    /// Near, but a parameter was inferred from the same table.
     Fitted,
-    /// Not near, and the reason is known.
+    /// Different for a known reason.
     Explained,
-    /// Not near, though the same quantity was measured.
+    /// Different, though the same quantity was measured.
     Contradicts,
-    /// Not near, without a recorded reason.
+    /// Different, without a recorded reason.
     Differs,
     /// Our number would need a recording that is not available.
     NotRun,
@@ -39,125 +38,77 @@ pub enum Verdict {
     NoNumber,
 }
 
-impl Verdict {
-    /// All verdicts, in the order of counting.
-    pub const ALL: [Verdict; 8] = [
-        Verdict::Agrees,
-        Verdict::Fitted,
-        Verdict::Explained,
-        Verdict::Contradicts,
-        Verdict::Differs,
-        Verdict::NotRun,
-        Verdict::TakenOver,
-        Verdict::NoNumber,
+impl Class {
+    /// All classes, in the order of counting.
+    pub const ALL: [Class; 9] = [
+        Class::Predicted,
+        Class::Derived,
+        Class::Fitted,
+        Class::Explained,
+        Class::Contradicts,
+        Class::Differs,
+        Class::NotRun,
+        Class::TakenOver,
+        Class::NoNumber,
     ];
 
-    /// The verdict as text.
+    /// The class as text.
     pub fn text(self) -> &'static str {
         match self {
-            Verdict::Agrees => "agrees",
-            Verdict::Fitted => "fitted",
-            Verdict::Explained => "explained",
-            Verdict::Contradicts => "contradicts",
-            Verdict::Differs => "differs",
-            Verdict::NotRun => "not run",
-            Verdict::TakenOver => "taken over",
-            Verdict::NoNumber => "no number",
+            Class::Predicted => "predicted",
+            Class::Derived => "derived",
+            Class::Fitted => "fitted",
+            Class::Explained => "explained",
+            Class::Contradicts => "contradicts",
+            Class::Differs => "differs",
+            Class::NotRun => "not run",
+            Class::TakenOver => "taken over",
+            Class::NoNumber => "no number",
         }
     }
 
     /// A symbol for display without colour.
     pub fn sign(self) -> &'static str {
         match self {
-            Verdict::Agrees => "✓",
-            Verdict::Fitted => "=",
-            Verdict::Explained => "≠",
-            Verdict::Contradicts => "✗",
-            Verdict::Differs => "?",
-            Verdict::NotRun => "…",
-            Verdict::TakenOver => "→",
-            Verdict::NoNumber => "–",
+            Class::Predicted => "✓",
+            Class::Derived => "∴",
+            Class::Fitted => "=",
+            Class::Explained => "≠",
+            Class::Contradicts => "✗",
+            Class::Differs => "?",
+            Class::NotRun => "…",
+            Class::TakenOver => "→",
+            Class::NoNumber => "–",
         }
     }
 
     /// Its meaning, for a legend.
     pub fn meaning(self) -> &'static str {
         match self {
-            Verdict::Agrees => "within 7 % of the published number, or within the bound that it is",
-            Verdict::Fitted => {
-                "within 7 %, but the model or the work was fitted to this number, so that it proves nothing"
+            Class::Predicted => "agrees, and no parameter comes from that table",
+            Class::Derived => "agrees, but follows from the paper's own formula, numbers or definition",
+            Class::Fitted => "agrees, but a parameter of model, profile or plan was inferred from the same table",
+            Class::Explained => {
+                "differs for a known reason, or agrees only by chance or in circumstances that the paper does not give"
             }
-            Verdict::Explained => "further off, for a reason that is known",
-            Verdict::Contradicts => "measured here as described in the paper, with a different result",
-            Verdict::Differs => "further off, for a reason that is not known yet",
-            Verdict::NotRun => "ours needs a recording that may not be shipped",
-            Verdict::TakenOver => {
+            Class::Contradicts => "measured here as described in the paper, with a different result",
+            Class::Differs => "differs for a reason that is not known yet",
+            Class::NotRun => "ours needs a recording that may not be shipped",
+            Class::TakenOver => {
                 "a condition, a price or a rule that an experiment, a device's profile or the code takes from the paper"
             }
-            Verdict::NoNumber => "not measured here; the reason is given",
+            Class::NoNumber => "not measured here; the reason is given",
         }
     }
 
     /// Its name in a page and in JSON.
     pub fn name(self) -> &'static str {
         match self {
-            Verdict::NotRun => "not-run",
-            Verdict::TakenOver => "taken-over",
-            Verdict::NoNumber => "no-number",
+            Class::NotRun => "not-run",
+            Class::TakenOver => "taken-over",
+            Class::NoNumber => "no-number",
             other => other.text(),
         }
-    }
-}
-
-/// Our numbers, by experiment and row of `paper.csv`.
-#[derive(Debug, Clone, Default)]
-pub struct Ours {
-    rows: BTreeMap<(String, String), Measured>,
-}
-
-/// Our number, or why there is none.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Measured {
-    /// The published number and ours.
-    pub comparison: Comparison,
-    /// Why there is no number; otherwise empty.
-    pub missing: String,
-}
-
-impl Ours {
-    /// The numbers stored with the shipped experiments.
-    pub fn kept() -> Result<Ours, PlanError> {
-        let mut ours = Ours::default();
-        for (name, _) in crate::plan::SHIPPED {
-            ours.take_kept(&Experiment::find(name)?);
-        }
-        Ok(ours)
-    }
-
-    /// Adds an experiment's stored numbers.
-    pub fn take_kept(&mut self, experiment: &Experiment) {
-        for claim in &experiment.paper {
-            let row = experiment.kept.row(&claim.quantity);
-            let missing = match row {
-                Some(row) => row.missing.clone(),
-                None => format!("{} was not run for it yet", experiment.name),
-            };
-            let comparison = Comparison { claim: claim.clone(), ours: row.and_then(|r| r.ours) };
-            self.rows.insert((experiment.name.clone(), claim.quantity.clone()), Measured { comparison, missing });
-        }
-    }
-
-    /// Replaces stored numbers by a result's.
-    pub fn take(&mut self, outcome: &Outcome) {
-        for c in outcome.compared.iter().filter(|c| c.ours.is_some()) {
-            let key = (outcome.experiment.clone(), c.claim.quantity.clone());
-            self.rows.insert(key, Measured { comparison: c.clone(), missing: String::new() });
-        }
-    }
-
-    /// Our number for a row.
-    pub fn of(&self, experiment: &str, quantity: &str) -> Option<&Measured> {
-        self.rows.get(&(experiment.to_owned(), quantity.to_owned()))
     }
 }
 
@@ -180,7 +131,7 @@ pub struct Answered {
     pub note: String,
 }
 
-/// A published number with its verdict.
+/// A published number with its class.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Judged {
     /// Where it is published.
@@ -191,30 +142,66 @@ pub struct Judged {
     pub condition: String,
     /// As printed, with its unit.
     pub published: String,
-    /// Our numbers; the first is judged.
+    /// Our numbers; the first is the worst and is judged.
     pub answers: Vec<Answered>,
-    /// The verdict.
-    pub verdict: Verdict,
+    /// Other numbers of ours, which are not judged.
+    pub not_judged: Vec<Answered>,
+    /// The class.
+    pub class: Class,
     /// The reason.
     pub why: String,
+    /// The measurement behind the first answer of the list: rows with the same one count once. None if nothing is
+    /// measured.
+    #[serde(skip)]
+    pub measurement: Option<String>,
+}
+
+/// An answer's comparison, and why it has no number.
+fn measured(answer: &Answer, number: &Number, ours: &Ours) -> Option<(Option<Comparison>, String)> {
+    match answer {
+        Answer::Measured { experiment, quantity } => Some(match ours.of(experiment, quantity) {
+            Some(m) => (Some(m.comparison.clone()), m.missing.clone()),
+            None => (None, String::new()),
+        }),
+        Answer::Reckoned { how, of } => Some((ours.reckoned(*how, of, number), String::new())),
+        _ => None,
+    }
+}
+
+/// How an answer's number is measured, as text: two rows with the same text repeat one measurement.
+fn measurement(answer: &Answer, ours: &Ours) -> Option<String> {
+    match answer {
+        Answer::Measured { experiment, quantity } => {
+            let c = &ours.of(experiment, quantity)?.comparison.claim;
+            Some(format!("{experiment} {:?} {} {} {}", c.how, c.measure, c.of, c.over))
+        }
+        Answer::Reckoned { how, of } => Some(format!("{how:?} {of:?}")),
+        _ => None,
+    }
 }
 
 /// Judges a number.
 pub fn judge(number: &Number, ours: &Ours) -> Judged {
-    let main = match number.answer.first() {
-        Some(Answer::Measured { experiment, quantity }) => ours.of(experiment, quantity),
-        _ => None,
+    let mut answers: Vec<(Answered, Option<Distance>, String)> = Vec::new();
+    for answer in &number.answer {
+        let (comparison, missing) = measured(answer, number, ours).unwrap_or_default();
+        let distance = comparison.as_ref().and_then(|c| distance(&number.value, c));
+        answers.push((answered(answer, number, ours), distance, missing));
+    }
+    let worst = |d: &Option<Distance>| d.map_or((false, false, 0.0), |d| (!d.is_near, true, d.size));
+    answers.sort_by(|(_, a, _), (_, b, _)| worst(b).partial_cmp(&worst(a)).unwrap_or(std::cmp::Ordering::Equal));
+    let class = match number.answer.first() {
+        None => Class::NoNumber,
+        Some(Answer::Code { is_test: true, .. }) => Class::Derived,
+        Some(Answer::Plan { .. } | Answer::Profile { .. } | Answer::Code { .. }) => Class::TakenOver,
+        Some(Answer::Measured { .. } | Answer::Reckoned { .. }) => {
+            let distances: Vec<_> = answers.iter().map(|(_, d, _)| *d).collect();
+            of_distances(number.class, &distances)
+        }
     };
-    let verdict = match (number.answer.first(), main) {
-        (None, _) => Verdict::NoNumber,
-        (Some(Answer::Code { is_test: true, .. }), _) => Verdict::Agrees,
-        (Some(Answer::Plan { .. } | Answer::Profile { .. } | Answer::Code { .. }), _) => Verdict::TakenOver,
-        (Some(Answer::Measured { .. }), None) => Verdict::NotRun,
-        (Some(Answer::Measured { .. }), Some(m)) => of_difference(number, m),
-    };
-    let missing = main.map_or("", |m| &m.missing);
-    let why = match verdict {
-        Verdict::NotRun if !missing.is_empty() => missing.to_owned(),
+    let missing = answers.iter().map(|(_, _, missing)| missing).find(|m| !m.is_empty());
+    let why = match (class, missing) {
+        (Class::NotRun, Some(missing)) => missing.clone(),
         _ => number.why.clone(),
     };
     Judged {
@@ -222,36 +209,32 @@ pub fn judge(number: &Number, ours: &Ours) -> Judged {
         quantity: number.quantity.clone(),
         condition: number.condition.clone(),
         published: format!("{} {}", number.value, number.unit).trim_end().to_owned(),
-        answers: number.answer.iter().map(|a| answered(a, ours)).collect(),
-        verdict,
+        answers: answers.into_iter().map(|(a, ..)| a).collect(),
+        not_judged: number.beside.iter().map(|a| answered(a, number, ours)).collect(),
+        class,
         why,
+        measurement: number.answer.first().and_then(|a| measurement(a, ours)),
     }
 }
 
-fn of_difference(number: &Number, m: &Measured) -> Verdict {
-    let Some(near) = near(&number.value, &m.comparison) else { return Verdict::NotRun };
-    match (near, number.verdict) {
-        (true, Some(Said::Fitted)) => Verdict::Fitted,
-        (true, _) => Verdict::Agrees,
-        (false, Some(Said::Explained)) => Verdict::Explained,
-        (false, Some(Said::Contradicts)) => Verdict::Contradicts,
-        (false, Some(Said::Fitted) | None) => Verdict::Differs,
+/// The class of a row, by all of its answers. An answer without a number cannot agree.
+fn of_distances(said: Option<Said>, distances: &[Option<Distance>]) -> Class {
+    let is_outside = distances.iter().flatten().any(|d| !d.is_near);
+    if !is_outside && distances.iter().any(Option::is_none) {
+        return Class::NotRun;
+    }
+    match (is_outside, said) {
+        // The authors may withdraw an agreement, not claim one.
+        (_, Some(Said::Explained)) => Class::Explained,
+        (_, Some(Said::Contradicts)) => Class::Contradicts,
+        (true, Some(Said::Fitted | Said::Derived) | None) => Class::Differs,
+        (false, Some(Said::Fitted)) => Class::Fitted,
+        (false, Some(Said::Derived)) => Class::Derived,
+        (false, None) => Class::Predicted,
     }
 }
 
-/// Whether our number is near the published one; none if we have none. A published `<0` or `>0` has only a sign.
-fn near(value: &str, c: &Comparison) -> Option<bool> {
-    let ours = c.ours?;
-    Some(match value.chars().next() {
-        _ if c.claim.how == How::AtMost => ours <= c.claim.value * (1.0 + NEAR / 100.0),
-        Some('<') if c.claim.value == 0.0 => ours < 0.0,
-        Some('>') if c.claim.value == 0.0 => ours > 0.0,
-        _ if c.claim.value == 0.0 => ours.abs() <= NEAR,
-        _ => c.difference().is_some_and(|d| d.abs() <= NEAR),
-    })
-}
-
-fn answered(answer: &Answer, ours: &Ours) -> Answered {
+fn answered(answer: &Answer, number: &Number, ours: &Ours) -> Answered {
     let taken = |by: String, what: String, ours: String| Answered {
         by,
         is_experiment: false,
@@ -261,19 +244,28 @@ fn answered(answer: &Answer, ours: &Ours) -> Answered {
         difference: String::new(),
         note: String::new(),
     };
+    let compared = |by: &str, what: String, c: Option<Comparison>| {
+        let text = |of: fn(&Comparison) -> String| c.as_ref().map(of).unwrap_or_default();
+        Answered {
+            by: by.into(),
+            is_experiment: true,
+            what,
+            paper: text(Comparison::paper_text),
+            ours: text(Comparison::ours_text),
+            difference: text(Comparison::difference_text),
+            note: c.as_ref().map_or_else(String::new, |c| c.claim.note.clone()),
+        }
+    };
+    let comparison = measured(answer, number, ours).and_then(|(c, _)| c);
     match answer {
-        Answer::Measured { experiment, quantity } => {
-            let measured = ours.of(experiment, quantity);
-            let text = |of: fn(&Comparison) -> String| measured.map(|m| of(&m.comparison)).unwrap_or_default();
-            Answered {
-                by: experiment.clone(),
-                is_experiment: true,
-                what: quantity.clone(),
-                paper: text(Comparison::paper_text),
-                ours: text(Comparison::ours_text),
-                difference: text(Comparison::difference_text),
-                note: measured.map_or_else(String::new, |m| m.comparison.claim.note.clone()),
-            }
+        Answer::Measured { experiment, quantity } => compared(experiment, quantity.clone(), comparison),
+        Answer::Reckoned { how, of } => {
+            let rows: Vec<_> = of.iter().map(|(_, quantity)| quantity.as_str()).collect();
+            let what = match how {
+                Reckoning::Mean => format!("mean of {}", rows.join(" and ")),
+                Reckoning::Increase => rows.join(" against "),
+            };
+            compared(of.first().map_or("", |(experiment, _)| experiment), what, comparison)
         }
         Answer::Plan { experiment, parameter, value } => {
             let (by, same) = (experiment.clone(), format!("{parameter} = {value}"));
@@ -298,11 +290,31 @@ pub fn all(papers: &[super::Paper], ours: &Ours) -> Vec<Vec<Judged>> {
     papers.iter().map(|p| p.numbers.iter().map(|n| judge(n, ours)).collect()).collect()
 }
 
-/// The number of each verdict.
-pub fn count<'a>(judged: impl IntoIterator<Item = &'a Judged>) -> BTreeMap<Verdict, usize> {
-    let mut count: BTreeMap<Verdict, usize> = Verdict::ALL.into_iter().map(|v| (v, 0)).collect();
+/// The number of rows of each class.
+pub fn rows<'a>(judged: impl IntoIterator<Item = &'a Judged>) -> BTreeMap<Class, usize> {
+    tally(judged.into_iter().map(|j| j.class))
+}
+
+/// The number of each class, rows that repeat one measurement counted once, as the last of their classes in the order
+/// of [`Class::ALL`].
+pub fn count<'a>(judged: impl IntoIterator<Item = &'a Judged>) -> BTreeMap<Class, usize> {
+    let (mut once, mut others) = (BTreeMap::<&str, Class>::new(), Vec::new());
     for j in judged {
-        *count.entry(j.verdict).or_default() += 1;
+        match &j.measurement {
+            None => others.push(j.class),
+            Some(key) => {
+                let class = once.entry(key).or_insert(j.class);
+                *class = j.class.max(*class);
+            }
+        }
+    }
+    tally(once.into_values().chain(others))
+}
+
+fn tally(classes: impl Iterator<Item = Class>) -> BTreeMap<Class, usize> {
+    let mut count: BTreeMap<Class, usize> = Class::ALL.into_iter().map(|v| (v, 0)).collect();
+    for class in classes {
+        *count.entry(class).or_default() += 1;
     }
     count
 }
@@ -310,7 +322,7 @@ pub fn count<'a>(judged: impl IntoIterator<Item = &'a Judged>) -> BTreeMap<Verdi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::claim::Claim;
+    use crate::claim::{Claim, How};
 
     fn comparison(how: How, value: f64, ours: Option<f64>) -> Comparison {
         let text = String::new;
@@ -320,8 +332,7 @@ mod tests {
         Comparison { claim, ours }
     }
 
-    fn number(value: &str, verdict: Option<Said>) -> Number {
-        let answer = vec![Answer::Measured { experiment: "e".into(), quantity: "q".into() }];
+    fn number(value: &str, class: Option<Said>, answer: Vec<Answer>) -> Number {
         let text = String::new;
         Number {
             place: text(),
@@ -330,47 +341,102 @@ mod tests {
             value: value.into(),
             unit: text(),
             answer,
-            verdict,
+            beside: vec![],
+            class,
             why: text(),
         }
     }
 
-    fn verdict(printed: &str, said: Option<Said>, c: Comparison) -> Verdict {
+    fn row(quantity: &str) -> Answer {
+        Answer::Measured { experiment: "e".into(), quantity: quantity.into() }
+    }
+
+    /// A row judged by several answers.
+    fn judged(printed: &str, said: Option<Said>, all: &[Comparison]) -> Judged {
         let mut ours = Ours::default();
-        ours.rows.insert(("e".into(), "q".into()), Measured { comparison: c, missing: String::new() });
-        judge(&number(printed, said), &ours).verdict
+        let names: Vec<String> = (0..all.len()).map(|n| format!("q{n}")).collect();
+        for (c, name) in all.iter().zip(&names) {
+            let mut c = c.clone();
+            c.claim.quantity.clone_from(name);
+            c.claim.of.clone_from(name);
+            ours.add("e", Measured { comparison: c, missing: String::new() });
+        }
+        judge(&number(printed, said, names.iter().map(|name| row(name)).collect()), &ours)
     }
 
     #[test]
-    fn who_is_near_agrees_whatever_people_say_and_who_is_not_needs_their_word() {
-        let mean = |ours| comparison(How::Mean, 100.0, Some(ours));
-        assert_eq!(verdict("100", None, mean(106.9)), Verdict::Agrees);
-        assert_eq!(verdict("100", Some(Said::Contradicts), mean(94.0)), Verdict::Agrees);
-        assert_eq!(verdict("100", Some(Said::Fitted), mean(101.0)), Verdict::Fitted);
-        assert_eq!(verdict("100", Some(Said::Fitted), mean(108.0)), Verdict::Differs);
-        assert_eq!(verdict("100", None, mean(107.1)), Verdict::Differs);
-        assert_eq!(verdict("100", Some(Said::Explained), mean(92.0)), Verdict::Explained);
-        assert_eq!(verdict("100", Some(Said::Contradicts), mean(-100.0)), Verdict::Contradicts);
-        assert_eq!(verdict("100", Some(Said::Explained), comparison(How::Mean, 100.0, None)), Verdict::NotRun);
+    fn a_near_number_is_predicted_derived_or_fitted_and_another_needs_a_reason() {
+        let class = |said, ours| judged("100", said, &[comparison(How::Mean, 100.0, ours)]).class;
+        assert_eq!(class(None, Some(106.9)), Class::Predicted);
+        assert_eq!(class(Some(Said::Derived), Some(101.0)), Class::Derived);
+        assert_eq!(class(Some(Said::Fitted), Some(101.0)), Class::Fitted);
+        assert_eq!(class(Some(Said::Explained), Some(101.0)), Class::Explained, "agrees by chance");
+        assert_eq!(class(Some(Said::Fitted), Some(108.0)), Class::Differs);
+        assert_eq!(class(None, Some(107.1)), Class::Differs);
+        assert_eq!(class(Some(Said::Explained), Some(92.0)), Class::Explained);
+        assert_eq!(class(Some(Said::Contradicts), Some(-100.0)), Class::Contradicts);
+        assert_eq!(class(None, None), Class::NotRun);
     }
 
     #[test]
-    fn bounds_and_signs_are_kept_or_not() {
-        let at_most = |ours| verdict("<5", None, comparison(How::AtMost, 5.0, Some(ours)));
-        assert_eq!([1.0, 6.0].map(at_most), [Verdict::Agrees, Verdict::Differs]);
-        let signed = |printed, ours| verdict(printed, None, comparison(How::Increase, 0.0, Some(ours)));
-        assert_eq!(signed("<0", -0.1), Verdict::Agrees);
-        assert_eq!(signed("<0", 0.1), Verdict::Differs);
-        assert_eq!(signed(">0", 20.0), Verdict::Agrees);
-        assert_eq!([signed("0", -6.0), signed("0", 8.0)], [Verdict::Agrees, Verdict::Differs]);
+    fn the_worst_of_several_answers_counts_and_comes_first() {
+        let of = |ours: [Option<f64>; 3]| judged("100", None, &ours.map(|o| comparison(How::Mean, 100.0, o)));
+        assert_eq!(of([Some(100.0), Some(101.0), Some(99.0)]).class, Class::Predicted);
+        let outside = of([Some(100.0), Some(80.0), Some(120.1)]);
+        assert_eq!((outside.class, outside.answers[0].ours.as_str()), (Class::Differs, "120.1 x"));
+        assert_eq!(of([Some(100.0), None, Some(99.0)]).class, Class::NotRun, "an answer without a number cannot agree");
+        assert_eq!(of([Some(50.0), None, Some(99.0)]).class, Class::Differs);
     }
 
     #[test]
-    fn signs_and_names_tell_verdicts_apart() {
-        let different = |of: fn(Verdict) -> &'static str| {
-            Verdict::ALL.map(of).into_iter().collect::<std::collections::BTreeSet<_>>().len()
+    fn a_number_beside_is_shown_and_not_judged() {
+        let mut ours = Ours::default();
+        for (name, value) in [("q", 100.0), ("other", 5.0)] {
+            let mut c = comparison(How::Mean, 100.0, Some(value));
+            c.claim.quantity = name.into();
+            ours.add("e", Measured { comparison: c, missing: String::new() });
+        }
+        let judged = judge(&Number { beside: vec![row("other")], ..number("100", None, vec![row("q")]) }, &ours);
+        assert_eq!((judged.class, judged.not_judged[0].ours.as_str()), (Class::Predicted, "5 x"));
+    }
+
+    #[test]
+    fn means_and_increases_are_calculated_from_several_rows() {
+        let mut ours = Ours::default();
+        for (name, value) in [("a", -0.8), ("b", 25.6)] {
+            let mut c = comparison(How::Increase, 3.0, Some(value));
+            c.claim.quantity = name.into();
+            ours.add("e", Measured { comparison: c, missing: String::new() });
+        }
+        let of = |names: &[&str]| names.iter().map(|n| ("e".to_owned(), (*n).to_owned())).collect::<Vec<_>>();
+        let judged = |how, names: &[&str]| {
+            let answer = vec![Answer::Reckoned { how, of: of(names) }];
+            judge(&Number { unit: "%".into(), ..number("+3.0", Some(Said::Explained), answer) }, &ours)
         };
-        assert_eq!([different(Verdict::sign), different(Verdict::text), different(Verdict::name)], [8; 3]);
-        assert_eq!(count(&[]).len(), 8);
+        let mean = judged(Reckoning::Mean, &["a", "b"]);
+        assert_eq!((mean.answers[0].ours.as_str(), mean.answers[0].difference.as_str()), ("12.4 %", "+9.4 points"));
+        assert_eq!(judged(Reckoning::Increase, &["b", "a"]).answers[0].ours, "-3300 %");
+        let missing = judge(&number("3", None, vec![Answer::Reckoned { how: Reckoning::Mean, of: of(&["c"]) }]), &ours);
+        assert_eq!(missing.class, Class::NotRun);
+    }
+
+    #[test]
+    fn rows_that_repeat_one_measurement_count_once_as_the_worst() {
+        let near = judged("100", None, &[comparison(How::Mean, 100.0, Some(100.0))]);
+        let far = judged("50", Some(Said::Explained), &[comparison(How::Mean, 50.0, Some(100.0))]);
+        let none = judge(&number("5", None, vec![]), &Ours::default());
+        let all = [near, far.clone(), far, none.clone(), none];
+        assert_eq!((rows(&all)[&Class::Predicted], rows(&all)[&Class::Explained]), (1, 2));
+        let once = count(&all);
+        assert_eq!([once[&Class::Predicted], once[&Class::Explained], once[&Class::NoNumber]], [0, 1, 2]);
+    }
+
+    #[test]
+    fn signs_and_names_tell_classes_apart() {
+        let different = |of: fn(Class) -> &'static str| {
+            Class::ALL.map(of).into_iter().collect::<std::collections::BTreeSet<_>>().len()
+        };
+        assert_eq!([different(Class::sign), different(Class::text), different(Class::name)], [9; 3]);
+        assert_eq!(count(&[]).len(), 9);
     }
 }

@@ -1,11 +1,17 @@
 //! Which numbers do the papers publish, and which of ours correspond?
 //!
 //! `published/` has a file for each paper (`papers.toml` in it explains the columns). [`judge`] compares our numbers
-//! with them, [`document`] writes docs/papers.md. Left out on purpose: how our numbers are calculated from measurements
+//! with them, [`size`] defines how near they must be, [`cited`] finds the numbers that a plan or a profile was fitted
+//! to, and [`document`] writes docs/papers.md. Left out on purpose: how our numbers are calculated from measurements
 //! ([`crate::compare`]).
 
+pub mod cited;
 pub mod document;
 pub mod judge;
+mod ours;
+pub mod size;
+
+pub use ours::QUOTED;
 
 use serde::{Deserialize, Serialize};
 
@@ -37,15 +43,18 @@ pub struct Number {
     pub quantity: String,
     /// The measured object and the circumstances.
     pub condition: String,
-    /// The value as printed.
+    /// The value as printed, or one of [`size::WORDS`].
     pub value: String,
     /// Its unit.
     pub unit: String,
-    /// The corresponding numbers here; the first is judged.
+    /// The corresponding numbers here; the worst is judged.
     #[serde(deserialize_with = "answers")]
     pub answer: Vec<Answer>,
-    /// The authors' verdict, if the program cannot decide.
-    pub verdict: Option<Said>,
+    /// Other numbers of ours to show next to them: reckoned in another way, or measured in other circumstances.
+    #[serde(deserialize_with = "answers")]
+    pub beside: Vec<Answer>,
+    /// The class, where the program cannot decide.
+    pub class: Option<Said>,
     /// Why our number differs or is missing.
     pub why: String,
 }
@@ -59,6 +68,13 @@ pub enum Answer {
         experiment: String,
         /// The row's quantity.
         quantity: String,
+    },
+    /// A number calculated from several rows of `ours.csv` or `quoted.csv`.
+    Reckoned {
+        /// How.
+        how: Reckoning,
+        /// The experiments and the rows' quantities.
+        of: Vec<(String, String)>,
     },
     /// A condition that a plan copies.
     Plan {
@@ -87,11 +103,22 @@ pub enum Answer {
     },
 }
 
-/// A verdict that the program cannot decide.
+/// How a number is calculated from several rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reckoning {
+    /// The mean of all.
+    Mean,
+    /// By how many percent the first is above the second.
+    Increase,
+}
+
+/// A class that the program cannot decide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Said {
-    /// The model or the work was fitted to it.
+    /// Follows from the paper's own formula, numbers or definition.
+    Derived,
+    /// A parameter of the model, the profile or the plan was inferred from it.
     Fitted,
     /// It differs, and the reason is known.
     Explained,
@@ -111,6 +138,14 @@ impl Answer {
         let (experiment, quantity) = (head.to_owned(), tail.to_owned());
         match head.split_once(' ') {
             None => Some(Answer::Measured { experiment, quantity }),
+            Some((kind @ ("mean" | "increase"), name)) => {
+                let rest = tail.split(" ; ").skip(1).map(|row| row.split_once(": "));
+                let first = (name, tail.split(" ; ").next()?);
+                let of: Option<Vec<_>> = std::iter::once(Some(first)).chain(rest).collect();
+                let of: Vec<_> = of?.into_iter().map(|(e, q)| (e.to_owned(), q.to_owned())).collect();
+                let how = if kind == "mean" { Reckoning::Mean } else { Reckoning::Increase };
+                (of.len() > 1 && (how == Reckoning::Mean || of.len() == 2)).then_some(Answer::Reckoned { how, of })
+            }
             Some(("plan", name)) => {
                 let (parameter, value) = tail.split_once('=')?;
                 Some(Answer::Plan { experiment: name.into(), parameter: parameter.into(), value: value.into() })
@@ -183,12 +218,11 @@ pub fn numbers_in(text: &str) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    const HEAD: &str = "place,quantity,condition,value,unit,answer,verdict,why\n";
+    const HEAD: &str = "place,quantity,condition,value,unit,answer,beside,class,why\n";
 
     #[test]
     fn an_answer_is_a_row_a_parameter_a_price_or_a_test() {
-        let row =
-            "T1,q,c,5,x,a-1: read: energy | plan b-2: n=5 | profile p: device.size | test x/y.rs: 5,explained,w\n";
+        let row = "T1,q,c,5,x,a-1: read: energy | plan b-2: n=5 | profile p: device.size | test x/y.rs: 5,increase a-1: p ; b-2: q: r,explained,w\n";
         let numbers = parse(&format!("{HEAD}{row}")).unwrap();
         let text = str::to_owned;
         assert_eq!(
@@ -200,8 +234,15 @@ mod tests {
                 Answer::Code { path: text("x/y.rs"), text: text("5"), is_test: true },
             ]
         );
-        assert_eq!(numbers[0].verdict, Some(Said::Explained));
-        for wrong in ["T1,q,c,5,x,somewhere,,\n", "T1,q,c,5,x,plan b: n,,\n", "T1,q,c,5,x,,well,\n"] {
+        let of = vec![(text("a-1"), text("p")), (text("b-2"), text("q: r"))];
+        assert_eq!(numbers[0].beside, [Answer::Reckoned { how: Reckoning::Increase, of }]);
+        assert_eq!(numbers[0].class, Some(Said::Explained));
+        for wrong in [
+            "T1,q,c,5,x,somewhere,,,\n",
+            "T1,q,c,5,x,plan b: n,,,\n",
+            "T1,q,c,5,x,increase a: p,,,\n",
+            "T1,q,c,5,x,,,well,\n",
+        ] {
             assert!(parse(&format!("{HEAD}{wrong}")).is_err(), "{wrong}");
         }
     }

@@ -12,7 +12,8 @@ use super::{ReportError, bars, flames};
 use crate::claim::{Comparison, How, figures};
 use crate::cost;
 use crate::plan::Experiment;
-use crate::published::judge::{NEAR, Ours};
+use crate::published::judge::Ours;
+use crate::published::size::NEAR;
 use crate::result::{Outcome, VariantResult};
 use sim::result::{Histogram, Measure, Phase};
 
@@ -158,7 +159,7 @@ fn beside(rows: &[Comparison]) -> Markup {
                 div.pair {
                     span { (c.claim.quantity) @if against { span.note { " (the other way)" } } }
                     div.bar { "paper" span.track { i style=(width(paper, most)) {} span { (c.paper_text()) } } }
-                    div class={ "bar ours " @if far(c) || against { "explained" } @else { "agrees" } } {
+                    div class={ "bar ours " @if far(c) || against { "explained" } @else { "predicted" } } {
                         "ours" span.track { i style=(width(ours, most)) {} span { (c.ours_text()) } }
                     }
                 }

@@ -3,7 +3,8 @@
 //! ```text
 //! EXPERIMENT: QUANTITY                  number in ours.csv or quoted.csv of experiments/EXPERIMENT
 //! paper EXPERIMENT: QUANTITY            the paper's number
-//! verdicts VERDICT [, PAPER]            number of published numbers with this verdict; `all`: their total
+//! classes CLASS [, PAPER]               number of published numbers of this class, as in docs/papers.md: rows of one
+//!                                       measurement count once; `all`: their total, `rows`: all rows
 //! count THING                           number shipped: experiments, profiles, policies, recipes, papers
 //! FILE.md: [TABLE |] ROW | COLUMN       a table cell in another document; COLUMN#2 is the second of that name
 //! FILE.svg: LABEL                       the value of LABEL in the plot
@@ -20,7 +21,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use lab::plan::{Experiment, SHIPPED};
-use lab::published::judge::{Ours, Verdict, all, count};
+use lab::published::judge::{Class, Ours, all, count};
 use lab::published::papers;
 
 use super::shape::{Found, bare, factor, numbers, row};
@@ -46,7 +47,7 @@ impl Value {
 pub struct Sources {
     kept: BTreeMap<String, Vec<(String, Value)>>,
     papers: BTreeMap<String, Vec<(String, Value)>>,
-    verdicts: BTreeMap<String, usize>,
+    classes: BTreeMap<String, usize>,
 }
 
 /// Whether a text matches a pattern with `*`.
@@ -74,7 +75,7 @@ impl Sources {
             published
                 .insert((*name).to_owned(), e.paper.into_iter().map(|c| of((c.quantity, c.value, c.unit))).collect());
         }
-        Sources { kept, papers: published, verdicts: verdicts() }
+        Sources { kept, papers: published, classes: classes() }
     }
 
     /// The number of a source; none for `condition` and `command`.
@@ -138,8 +139,8 @@ impl Sources {
                 return Ok(vec![Value { number, unit: unit.into() }]);
             }
         }
-        if let Some(rest) = source.strip_prefix("verdicts ") {
-            return self.verdicts.get(rest).map(counted).ok_or_else(|| format!("no verdict {rest:?}"));
+        if let Some(rest) = source.strip_prefix("classes ") {
+            return self.classes.get(rest).map(counted).ok_or_else(|| format!("no class {rest:?}"));
         }
         if let Some(thing) = source.strip_prefix("count ") {
             return shipped(thing).as_ref().map(counted).ok_or_else(|| format!("nothing counts {thing:?}"));
@@ -162,17 +163,18 @@ fn counted(n: &usize) -> Vec<Value> {
     vec![Value { number: *n as f64, unit: String::new() }]
 }
 
-/// The number of each verdict, for all papers and for each.
-fn verdicts() -> BTreeMap<String, usize> {
+/// The number of each class, for all papers and for each.
+fn classes() -> BTreeMap<String, usize> {
     let papers = papers().unwrap();
     let judged = all(&papers, &Ours::kept().unwrap());
     let mut out = BTreeMap::new();
-    let mut add = |end: &str, of: BTreeMap<Verdict, usize>| {
+    let mut add = |end: &str, of: BTreeMap<Class, usize>| {
         out.insert(format!("all{end}"), of.values().sum());
-        out.extend(of.into_iter().map(|(verdict, n)| (format!("{}{end}", verdict.text()), n)));
+        out.extend(of.into_iter().map(|(class, n)| (format!("{}{end}", class.text()), n)));
     };
     add("", count(judged.iter().flatten()));
     papers.iter().zip(&judged).for_each(|(p, judged)| add(&format!(", {}", p.short), count(judged)));
+    out.insert("rows".into(), judged.iter().map(Vec::len).sum());
     out
 }
 
@@ -278,7 +280,7 @@ fn sources_are_rows_cells_labels_and_counts() {
         one("times 2 difference microdrive-table31: power when idle ; microdrive-table31: power in standby"),
         is("322.000", "mW")
     );
-    assert_eq!(one("docs/papers.md: ✗ contradicts | all"), one("verdicts contradicts"));
+    assert_eq!(one("docs/papers.md: ✗ contradicts | all"), one("classes contradicts"));
     assert_eq!(one("count policies"), is("6.000", ""));
     assert!(one("microdrive-table31: power*").is_err() && one("docs/papers.md: nothing | all").is_err());
     assert_eq!(one("condition"), Ok(None));

@@ -106,11 +106,11 @@ fn a_wrong_number_and_a_wide_page_are_found() {
 }
 
 #[test]
-fn papers_are_chosen_by_word_and_verdict() {
+fn papers_are_chosen_by_word_and_class() {
     let scherl = done(&["papers", "--paper", "scherl"]);
     assert!(scherl.contains("7.64 mJ") && !scherl.contains("MedFS"), "{scherl}");
-    let contradicting = done(&["papers", "--verdict", "contradicts"]);
+    let contradicting = done(&["papers", "--class", "contradicts"]);
     assert!(contradicting.contains("✗ contradicts") && !contradicting.contains("✓"), "{contradicting}");
     misused(&["papers", "--paper", "nobody"], &["nobody", "Scherl 2004"]);
-    misused(&["papers", "--verdict", "maybe"], &["maybe", "contradicts"]);
+    misused(&["papers", "--class", "maybe"], &["maybe", "contradicts"]);
 }

@@ -18,8 +18,8 @@
       expect(of('what').startsWith(flat(j.quantity)), `row ${n}: ${of('what')}, not ${j.quantity}`);
       const ours = first ? flat(first.ours + ' ' + first.difference) : '';
       expect(of('ours') === ours, `row ${n}: ${of('ours')}, not ${ours}`);
-      expect(row.className === j.verdict, `row ${n}: ${row.className}, not ${j.verdict}`);
-      expect(/^\S+ \S/.test(of('verdict')), `row ${n}: no sign and word: ${of('verdict')}`);
+      expect(row.className === j.class, `row ${n}: ${row.className}, not ${j.class}`);
+      expect(/^\S+ \S/.test(of('class')), `row ${n}: no sign and word: ${of('class')}`);
       expect(of('why').includes(flat(j.why.replaceAll('`', ''))), `row ${n}: ${of('why')}, not ${j.why}`);
       if (first && first.is_experiment) {
         const link = row.querySelector('td.why a');
@@ -27,13 +27,13 @@
       }
     });
     // The buttons.
-    for (const [verdict, count] of Object.entries(given.verdicts)) {
+    for (const [name, count] of Object.entries(given.rows)) {
       if (count === 0) continue;
-      const label = document.querySelector(`label[for=v-${verdict}]`);
-      expect(label && label.dataset.count === String(count), `${verdict}: ${label && label.dataset.count}, not ${count}`);
+      const label = document.querySelector(`label[for=v-${name}]`);
+      expect(label && label.dataset.count === String(count), `${name}: ${label && label.dataset.count}, not ${count}`);
       label.click();
       const left = rows().filter(shown);
-      expect(left.length === count && left.every(r => r.className === verdict), `${verdict}: shows ${left.length}`);
+      expect(left.length === count && left.every(r => r.className === name), `${name}: shows ${left.length}`);
     }
     document.querySelector('label[for=v-all]').click();
     given.papers.forEach((p, n) => {
