@@ -78,7 +78,7 @@ fn vscsi(head: &[u8]) -> Option<Form> {
 
 fn is_oracle(head: &[u8]) -> bool {
     let mut before = 0;
-    let mut fits = |(n, record): (usize, &[u8])| {
+    let fits = |(n, record): (usize, &[u8])| {
         let (time, size, next) = (small(record, 0), small(record, 12), large(record, 16) as i64);
         let in_order = time >= std::mem::replace(&mut before, time);
         in_order
@@ -86,7 +86,7 @@ fn is_oracle(head: &[u8]) -> bool {
             && (next == -1 || next == i64::MAX || (next > n as i64 && next < 1 << 40))
     };
     let mut records = head.chunks_exact(Form::OracleGeneral.size()).take(FIRST).enumerate();
-    head.len() >= 2 * Form::OracleGeneral.size() && records.all(|record| fits(record))
+    head.len() >= 2 * Form::OracleGeneral.size() && records.all(fits)
 }
 
 struct Records {

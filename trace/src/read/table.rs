@@ -288,7 +288,7 @@ fn operation(text: &[u8], sectors: u64) -> Option<(Op, Flags)> {
         (&["f", "flush", "sync", "fsync"], Op::Flush),
     ];
     let is = |word: &&str| text.eq_ignore_ascii_case(word.as_bytes());
-    match words.iter().find(|(all, _)| all.iter().any(|word| is(&word))) {
+    match words.iter().find(|(all, _)| all.iter().any(is)) {
         Some((_, op)) => Some((*op, Flags::empty())),
         None => letters::read(text, sectors),
     }
