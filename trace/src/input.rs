@@ -14,6 +14,8 @@ mod text;
 
 /// Bytes per read.
 const STEP: usize = 256 << 10;
+/// Bytes by which the format is recognised.
+pub(crate) const HEAD: usize = 64 << 10;
 /// Longest line or record; longer ones are damage.
 pub(crate) const LONGEST: usize = 16 << 20;
 /// Invalid lines that are skipped in any recording; in a long one, every hundredth line may be.

@@ -38,6 +38,7 @@ mod letters;
 mod names;
 pub mod only;
 mod opened;
+mod opening;
 pub mod power;
 pub mod rapl;
 pub mod read;
@@ -63,7 +64,8 @@ pub use input::Input;
 pub use names::files::{Files, Place, Writeback, Writing, Written};
 pub use names::{INVALID, NOT_RECORDED, Names, OtherCounts, Process, invalid_lines, missing_details};
 pub use opened::Opened;
-pub use recognise::{Options, files_of, open, open_as, open_columns, open_input, open_input_as, open_with};
+pub use opening::{open, open_as, open_with};
+pub use recognise::{Options, files_of, open_columns, open_input, open_input_as};
 
 /// The README's example, so that it is compiled and run.
 #[cfg(doctest)]

@@ -4,11 +4,9 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 use crate::formats::Kind;
+use crate::input::HEAD;
 use crate::opened::{Opened, Reader};
-use crate::{At, Columns, Format, Input, TraceError, joined, read};
-
-/// Bytes used for recognition.
-pub(crate) const HEAD: usize = 64 << 10;
+use crate::{At, Columns, Format, Input, TraceError, read};
 
 /// How a recording is opened.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -20,17 +18,6 @@ pub struct Options {
     /// Further files of the same recording. Requests are merged by time; files of calls follow each other in the order of
     /// their first call.
     pub further: Vec<PathBuf>,
-}
-
-/// Opens a recording; `-` is standard input. For blktrace's files, one per CPU (`sda.blktrace.0`), any of them or their
-/// common name (`sda`) opens all.
-pub fn open(path: &Path) -> Result<Opened, TraceError> {
-    open_with(path, &Options::default())
-}
-
-/// Opens a recording with options.
-pub fn open_with(path: &Path, options: &Options) -> Result<Opened, TraceError> {
-    if options.further.is_empty() { open_one(path, options) } else { joined::open(path, options) }
 }
 
 /// Opens one file of a recording, or blktrace's files.
@@ -124,12 +111,7 @@ fn accepted(reader: &Reader, lines: &[u8]) -> Option<(u64, Format, Option<String
     Some((good, format, crate::names::invalid_lines(&others).pop()))
 }
 
-/// Opens a recording as one kind: a Perfetto trace has both block devices and a meter.
-pub fn open_as(path: &Path, kind: Kind) -> Result<Opened, TraceError> {
-    if kind == Kind::Power { open_input_as(Input::open(path)?, kind) } else { wanted(path, open(path)?, kind) }
-}
-
-/// The same from `input`.
+/// Opens a recording from `input` as one kind: a Perfetto trace has both block devices and a meter.
 pub fn open_input_as(mut input: Input, kind: Kind) -> Result<Opened, TraceError> {
     if kind == Kind::Power && (read::perfetto::READER.knows)(input.peek(HEAD)?) {
         return Ok(read::perfetto::open_power(input));
@@ -138,7 +120,8 @@ pub fn open_input_as(mut input: Input, kind: Kind) -> Result<Opened, TraceError>
     wanted(&path, open_input(input)?, kind)
 }
 
-fn wanted(path: &Path, opened: Opened, kind: Kind) -> Result<Opened, TraceError> {
+/// The recording, if it is of this kind.
+pub(crate) fn wanted(path: &Path, opened: Opened, kind: Kind) -> Result<Opened, TraceError> {
     if opened.kind() == kind {
         return Ok(opened);
     }

@@ -246,7 +246,7 @@ impl Known {
             Some(columns) => columns.parse().ok(),
             None => {
                 let found =
-                    self.header(input.peek(crate::recognise::HEAD)?).map(|(n, line, named)| (n, line.to_vec(), named));
+                    self.header(input.peek(crate::input::HEAD)?).map(|(n, line, named)| (n, line.to_vec(), named));
                 found
                     .map(|(n, line, (columns, width))| {
                         form.header = line;
