@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 pub use super::ours::{Measured, Ours};
-use super::size::{Distance, distance};
+use super::size::{Distance, Word, distance};
 use super::{Answer, Number, Reckoning, Said};
 use crate::claim::{Comparison, figures};
 
@@ -188,7 +188,7 @@ pub fn judge(number: &Number, ours: &Ours) -> Judged {
         let distance = comparison.as_ref().and_then(|c| distance(&number.value, c));
         answers.push((answered(answer, number, ours), distance, missing));
     }
-    let worst = |d: &Option<Distance>| d.map_or((false, false, 0.0), |d| (!d.is_near, true, d.size));
+    let worst = |d: &Option<Distance>| d.map_or((false, true, 0.0), |d| (!d.is_near, false, d.size));
     answers.sort_by(|(_, a, _), (_, b, _)| worst(b).partial_cmp(&worst(a)).unwrap_or(std::cmp::Ordering::Equal));
     let class = match number.answer.first() {
         None => Class::NoNumber,
@@ -208,7 +208,10 @@ pub fn judge(number: &Number, ours: &Ours) -> Judged {
         place: number.place.clone(),
         quantity: number.quantity.clone(),
         condition: number.condition.clone(),
-        published: format!("{} {}", number.value, number.unit).trim_end().to_owned(),
+        published: match Word::find(&number.value) {
+            Some(word) => word.word.to_owned(),
+            None => format!("{} {}", number.value, number.unit).trim_end().to_owned(),
+        },
         answers: answers.into_iter().map(|(a, ..)| a).collect(),
         not_judged: number.beside.iter().map(|a| answered(a, number, ours)).collect(),
         class,
@@ -244,6 +247,8 @@ fn answered(answer: &Answer, number: &Number, ours: &Ours) -> Answered {
         difference: String::new(),
         note: String::new(),
     };
+    // The difference from a word's 0 is our number.
+    let is_word = Word::find(&number.value).is_some();
     let compared = |by: &str, what: String, c: Option<Comparison>| {
         let text = |of: fn(&Comparison) -> String| c.as_ref().map(of).unwrap_or_default();
         Answered {
@@ -252,7 +257,7 @@ fn answered(answer: &Answer, number: &Number, ours: &Ours) -> Answered {
             what,
             paper: text(Comparison::paper_text),
             ours: text(Comparison::ours_text),
-            difference: text(Comparison::difference_text),
+            difference: if is_word { String::new() } else { text(Comparison::difference_text) },
             note: c.as_ref().map_or_else(String::new, |c| c.claim.note.clone()),
         }
     };

@@ -62,7 +62,7 @@ impl Word {
 pub struct Distance {
     /// Whether it is near enough.
     pub is_near: bool,
-    /// The distance, for choosing the worst of several: in percent, or in points.
+    /// The distance, for choosing the worst of several: in percent, or in points. Negative inside a bound.
     pub size: f64,
 }
 
@@ -70,8 +70,8 @@ pub struct Distance {
 pub fn distance(value: &str, c: &Comparison) -> Option<Distance> {
     let ours = c.ours?;
     let within = |least: f64, most: f64| {
-        let size = if ours < least { least - ours } else { (ours - most).max(0.0) };
-        Distance { is_near: size == 0.0, size }
+        let size = (least - ours).max(ours - most);
+        Distance { is_near: size <= 0.0, size }
     };
     let percent = |published: f64| 100.0 * (ours / published - 1.0);
     let near = |most: f64| match c.claim.value {
@@ -154,5 +154,6 @@ mod tests {
         let claim = Claim { quantity, value: 0.0, unit, place, how, measure, of: text(), over: text(), note: text() };
         let size = |ours| distance("far above", &Comparison { claim: claim.clone(), ours }).map(|d| d.size);
         assert_eq!([size(Some(20.0)), size(Some(-5.0)), size(None)], [Some(5.0), Some(30.0), None]);
+        assert_eq!(size(Some(60.0)), Some(-35.0), "and the one of two that is nearer to the bound");
     }
 }
