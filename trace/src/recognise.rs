@@ -35,7 +35,7 @@ pub(crate) fn open_one(path: &Path, options: &Options) -> Result<Opened, TraceEr
     }
 }
 
-/// The files that [`open`] reads for this path.
+/// The files that [`open`](crate::open) reads for this path.
 pub fn files_of(path: &Path) -> Vec<PathBuf> {
     let mut files = read::blktrace::of_all_processors(path);
     files.push(path.to_owned());
