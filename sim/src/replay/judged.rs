@@ -189,11 +189,13 @@ fn segments_won(pairs: &[(&Outcome, &Outcome)]) -> Option<String> {
 fn fsyncs(pairs: &[(&Outcome, &Outcome)]) -> Option<String> {
     let is_sync = |op: &str| matches!(op, "fsync" | "fdatasync");
     let count = |o: &Outcome| o.latencies().iter().filter(|l| is_sync(l.op)).map(|l| l.spread.count).sum::<u64>();
+    let has_erases = pairs.iter().any(|(of, control)| of.erases() + control.erases() > 0);
     let side = |all: &[&Outcome]| {
         let syncs = all.iter().map(|o| count(o)).sum::<u64>() as f64;
         let joules = all.iter().map(|o| o.total().joules()).sum::<f64>();
         let erases = all.iter().map(|o| o.erases()).sum::<u64>() as f64;
-        (syncs > 0.0).then(|| format!("{} and {:.4} erases", joules_text(joules / syncs), erases / syncs))
+        let erases = if has_erases { format!(" and {:.4} erases", erases / syncs) } else { String::new() };
+        (syncs > 0.0).then(|| joules_text(joules / syncs) + &erases)
     };
     let (of, control): (Vec<&Outcome>, Vec<&Outcome>) = pairs.iter().copied().unzip();
     Some(format!("{} for each fsync; the control {}", side(&of)?, side(&control)?))
