@@ -75,11 +75,9 @@ impl fuser::Filesystem for Adapter {
             return self.announced(ino, handle, reply);
         }
         match self.fs.getattr(ino) {
-            Ok(attr) => reply.attr(&self.ttl, &self.numbers.attr(&attr)),
+            Ok(attr) => reply.attr(&self.kept(ino), &self.numbers.attr(&attr)),
             Err(error) => reply.error(failed("getattr", ino, &error)),
         }
-        // After the reply: the kernel must accept these attributes, whose mode decides how programs run.
-        self.attributes_sent(ino);
     }
 
     fn setattr(
@@ -114,10 +112,9 @@ impl fuser::Filesystem for Adapter {
         };
         let result = self.truncating_or_owning(req, ino, &mut set).and_then(|()| self.fs.setattr(ino, &set));
         match result {
-            Ok(attr) => reply.attr(&self.ttl, &self.numbers.attr(&attr)),
+            Ok(attr) => reply.attr(&self.kept(ino), &self.numbers.attr(&attr)),
             Err(error) => reply.error(failed("setattr", ino, &error)),
         }
-        self.attributes_sent(ino);
     }
 
     fn readlink(&self, req: &Request, ino: INodeNo, reply: ReplyData) {
@@ -356,8 +353,7 @@ impl fuser::Filesystem for Adapter {
 
     fn readdirplus(&self, req: &Request, ino: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
         let (ino, _asks) = self.asked(req, ino);
-        let result =
-            listing::with_attributes(&*self.fs, self.numbers, &self.ungranted, ino, offset, self.names_ttl, &mut reply);
+        let result = listing::with_attributes(self, ino, offset, &mut reply);
         match result {
             Ok(()) => {
                 self.accessed(ino);

@@ -160,7 +160,7 @@ type Answer = Box<dyn FnOnce(Result<&dyn FileSystem, Errno>) + Send>;
 pub(crate) enum Job {
     /// A request that waits until the kernel has written back the file's data from this offset on.
     AfterWriteback(Ino, u64, Answer),
-    /// Declare the file's attributes stale after the kernel has just read them, so that its next write is announced.
+    /// Declare the file's attributes stale, so that its next write is announced.
     Stale(Ino),
     /// Make the kernel forget a file whose size or change time it shows wrongly, when no program has it open for
     /// writing.

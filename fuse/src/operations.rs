@@ -139,12 +139,12 @@ impl Adapter {
     pub(crate) fn reply_entry(&self, what: &str, ino: Ino, result: Result<Entry>, reply: ReplyEntry) {
         match result {
             Ok(entry) => {
-                reply.entry(
+                reply.entry_with_ttls(
+                    &self.kept(entry.attr.ino),
                     &self.names_ttl,
                     &self.numbers.attr(&entry.attr),
                     Generation(u64::from(entry.attr.generation)),
                 );
-                self.attributes_sent(entry.attr.ino);
             }
             Err(error) => reply.error(failed(what, ino, &error)),
         }
@@ -217,11 +217,10 @@ impl Adapter {
         short
     }
 
-    /// The kernel has read the attributes of a file; if its writes must be announced, they become stale again.
-    pub(crate) fn attributes_sent(&self, ino: Ino) {
-        if self.notices.admission.watches(ino) {
-            self.soon(Job::Stale(ino));
-        }
+    /// How long the kernel may keep attributes that it is sent. Not at all if the file's writes must be announced: a
+    /// notice after the answer would come too late for a write that comes first.
+    pub(crate) fn kept(&self, ino: Ino) -> Duration {
+        if self.notices.admission.watches(ino) { Duration::ZERO } else { self.ttl }
     }
 
     /// Hands a job to the thread that serves no requests; without a cache there is nothing to do.

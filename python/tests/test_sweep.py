@@ -58,7 +58,7 @@ def test_what_is_there_is_not_made_again_and_more_values_make_only_more_runs(cac
     assert told == [(7, 9), (8, 9), (9, 9)]
     assert before.items() <= made(cache).items()
     # A run that was made for another comparison is called as in this one.
-    one = jf.sweep(CALLS, seed=1, gc=["atgc"], **USED).run("serial", cache)
+    one = jf.sweep(CALLS, seed=1, seeds=1, gc=["atgc"], **USED).run("serial", cache)
     assert list(one.runs()["run"]) == ["none", "atgc"] and len(made(cache)) == 9
     of_all = result.runs().set_index("run")["total_pj"]
     assert list(one.runs()["total_pj"]) == [of_all["none seed=1"], of_all["atgc seed=1"]]
