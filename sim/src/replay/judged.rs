@@ -26,7 +26,7 @@ pub enum Verdict {
     Depends,
     /// The interval of the difference includes 0.
     NoDifference,
-    /// Its results equal the control's to the last picojoule.
+    /// What is compared did not happen; mostly, the results equal the control's to the last picojoule.
     DidNothing,
     /// The devices' profiles do not count the same parts, and share none.
     NotComparable,
@@ -154,11 +154,8 @@ fn one(points: &[Point], outcomes: &[Outcome], group: &[usize], control: Option<
         judged.verdict = Verdict::NotComparable;
         return judged;
     }
-    if first.picks.iter().any(|(name, value)| name == "delta" && value != "off")
-        && pairs.iter().all(|(o, _)| o.deltas() == 0)
-    {
-        judged.why.push("no delta was made: the difference is not due to deltas".to_owned());
-    }
+    let no_delta = first.picks.iter().any(|(name, value)| name == "delta" && value != "off")
+        && pairs.iter().all(|(o, _)| o.deltas() == 0);
     let changes: Vec<f64> = pairs.iter().map(|(o, control)| (sum(o) / sum(control) - 1.0) * 100.0).collect();
     let difference = difference(&changes, first.is_random() || group.len() > 1);
     let drawn = |o: &Outcome| Draws::without(&o.profile, &o.run.ledger, &without);
@@ -170,6 +167,7 @@ fn one(points: &[Point], outcomes: &[Outcome], group: &[usize], control: Option<
     let (of, others): (Vec<&Outcome>, Vec<&Outcome>) = pairs.iter().copied().unzip();
     judged.at_other_prices = together(&of).change(&together(&others));
     judged.verdict = match difference.interval {
+        _ if no_delta => Verdict::DidNothing,
         None => Verdict::OneSeed,
         Some((low, high)) if low <= 0.0 && high >= 0.0 => Verdict::NoDifference,
         Some(_) if judged.at_other_prices.is_some_and(|range| range.low <= 0.0 && range.high >= 0.0) => {
@@ -178,6 +176,9 @@ fn one(points: &[Point], outcomes: &[Outcome], group: &[usize], control: Option<
         Some((_, high)) if high < 0.0 => Verdict::Better,
         Some(_) => Verdict::Worse,
     };
+    if no_delta {
+        judged.why.push("no delta was made: the difference is not due to deltas".to_owned());
+    }
     judged.difference = Some(difference);
     judged.won = [segments_won(&pairs), fsyncs(&pairs)].into_iter().flatten().collect();
     judged
