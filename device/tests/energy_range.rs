@@ -48,12 +48,13 @@ fn drawn(profile: &Profile, rng: &mut Rng) -> Profile {
         let (low, high) = number.limits();
         let part = z.abs() / 1.645;
         let value = match z < 0.0 {
+            _ if number.value == 0.0 => high * z.max(0.0) / 1.645,
             true => number.value * (low / number.value).powf(part),
             false => number.value * (high / number.value).powf(part),
         };
         let is_priced = ["J", "W", "s", "B"].iter().any(|unit| number.unit.contains(unit)) && number.unit != "B";
         let is_size = ["KiB", "MiB", "GiB"].contains(&number.unit.as_str());
-        if number.value > 0.0 && is_priced && !is_size && !number.name.starts_with("anchor") {
+        if high > 0.0 && is_priced && !is_size && !number.name.starts_with("anchor") {
             // Seeks may come out of order; such a disk is not drawn.
             out = out.with(&number.name, value, None, "drawn").unwrap_or(out);
         }

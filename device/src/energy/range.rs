@@ -123,7 +123,7 @@ fn factors(profile: &str, number: &Number) -> Vec<f64> {
     normal(profile, &number.name).map(at).collect()
 }
 
-/// Draws of the energy of a power that the profile takes to be 0.
+/// Draws of the energy of a power that the profile takes to be 0: half of them are 0.
 fn unpaid_draws(profile: &str, number: &Number, time: Nanos) -> Vec<f64> {
     let (_, high) = number.limits();
     let most = Power(match number.unit.as_str() {
@@ -131,7 +131,7 @@ fn unpaid_draws(profile: &str, number: &Number, time: Nanos) -> Vec<f64> {
         "mW" => high * 1e3,
         _ => high,
     } as u64);
-    normal(profile, &number.name).map(|z| most.over(time).0 as f64 * (z / Z95).abs()).collect()
+    normal(profile, &number.name).map(|z| most.over(time).0 as f64 * (z / Z95).max(0.0)).collect()
 }
 
 /// Powers of waiting that the profile takes to be 0, with the time of waiting: the deepest state's, as far as it is not
@@ -147,7 +147,8 @@ fn unpaid(profile: &Profile, ledger: &Ledger, without: &[Part]) -> Vec<(String, 
         match spec.idle.last() {
             None if spec.ready.value.0 == 0 => all.push(("device.ready".to_owned(), ledger.idle())),
             Some(state) if state.power.value.0 == 0 => {
-                all.push((format!("device.idle.{}.power", state.name), ledger.idle()));
+                let asleep = ledger.idle().since(state.after.value.times(ledger.sleeps()));
+                all.push((format!("device.idle.{}.power", state.name), asleep));
             }
             _ => {}
         }

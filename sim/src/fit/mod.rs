@@ -49,7 +49,7 @@ pub enum FitError {
         numbers: usize,
     },
     /// The loads of a drive are fewer than its prices.
-    #[error("{loads} loads of reads or writes cannot determine their prices: at least {needed} are needed")]
+    #[error("too few loads ({loads}) to tell their prices: at least {needed} of reads or writes are needed, 2 of each")]
     TooFewLoads {
         /// The loads.
         loads: usize,

@@ -214,7 +214,7 @@ impl Drive {
         let mut document: DocumentMut = base.parse().map_err(|e: toml_edit::TomlError| malformed(e.to_string()))?;
         let sources = loads.sources();
         document["name"] = value(name);
-        document["title"] = value(format!("{name}: its watts at measured loads, on top of {}", own.name));
+        document["title"] = value(format!("watts at measured loads, on top of {}", own.name));
         let on = format!("{sources}: {} loads of {table}, differences of {:.1} %", loads.0.len(), self.rms);
         document["calibrated_on"] = value([on].into_iter().collect::<Value>());
         let else_ = format!("nothing that was compared: chips, and times of requests, are those of {}", own.name);

@@ -45,20 +45,20 @@ use crate::{Failure, output, whole};
 pub struct Args {
     /// The measured rows.
     #[arg(value_name = "MEASURED.csv")]
-    pub measured: PathBuf,
+    measured: PathBuf,
     /// Rows that are predicted but not fitted, and compared with the measurement; may be given several times.
     #[arg(long, value_name = "HELD-OUT.csv")]
-    pub predict: Vec<PathBuf>,
+    predict: Vec<PathBuf>,
     /// The base profile: a shipped one or a file; default: kirin9000-ufs31, of a table of loads samsung-970evoplus.
     /// Numbers that the fit does not determine are kept.
     #[arg(long, value_name = "PROFILE", requires = "output")]
-    pub profile: Option<String>,
+    profile: Option<String>,
     /// Time of a random read of 4 KB (ns, us, ms, s); default: that of the base profile.
     #[arg(long, value_name = "TIME", value_parser = time, requires = "output")]
-    pub anchor: Option<Nanos>,
+    anchor: Option<Nanos>,
     /// Write the fitted profile here.
     #[arg(short, long, value_name = "OUT.toml")]
-    pub output: Option<PathBuf>,
+    output: Option<PathBuf>,
 }
 
 fn time(text: &str) -> Result<Nanos, String> {
@@ -74,7 +74,12 @@ fn time(text: &str) -> Result<Nanos, String> {
 pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let text = std::fs::read_to_string(&args.measured).map_err(|e| format!("{}: {e}", args.measured.display()))?;
     if Loads::is_one(&text) {
-        return fit_watts::run(args, &text, as_json);
+        if args.anchor.is_some() {
+            return Err(Failure::usage("--anchor: a table of loads has its rates in seconds; leave it out"));
+        }
+        let Args { measured, predict, profile, output, .. } = args;
+        let given = fit_watts::Given { measured, predict, profile: profile.as_deref(), output: output.as_deref() };
+        return fit_watts::run(&given, &text, as_json);
     }
     let rows = Rows::parse(&text, &args.measured.display().to_string()).map_err(|e| e.to_string())?;
     let fit = Fit::new(&rows).map_err(|e| e.to_string())?;

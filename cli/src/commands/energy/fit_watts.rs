@@ -2,13 +2,12 @@
 //!
 //! Prints the result of `sim::fit::watts`, and writes a profile with it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use device::energy::profile::Profile;
 use serde_json::{Value, json};
 use sim::fit::watts::{Drive, Load, Loads, PRICES, Price};
 
-use super::fit::Args;
 use crate::table::{self, Table};
 use crate::{Failure, output, whole};
 
@@ -20,19 +19,28 @@ fn read(path: &Path) -> Result<Loads, Failure> {
     Ok(Loads::parse(&text, &path.display().to_string()).map_err(|e| e.to_string())?)
 }
 
+/// A table of loads, and what is to be done with it.
+pub struct Given<'a> {
+    /// Its file.
+    pub measured: &'a Path,
+    /// Tables that are predicted.
+    pub predict: &'a [PathBuf],
+    /// The base profile, if one was named.
+    pub profile: Option<&'a str>,
+    /// Where the profile is written, if anywhere.
+    pub output: Option<&'a Path>,
+}
+
 /// Runs it on the text of the table.
-pub fn run(args: &Args, text: &str, as_json: bool) -> Result<(), Failure> {
-    if args.anchor.is_some() {
-        return Err(Failure::usage("--anchor: a table of loads has its rates in seconds; leave it out"));
-    }
+pub fn run(args: &Given<'_>, text: &str, as_json: bool) -> Result<(), Failure> {
     let from = args.measured.display().to_string();
     let loads = Loads::parse(text, &from).map_err(|e| e.to_string())?;
     let drive = Drive::fit(&loads).map_err(|e| e.to_string())?;
     let predicted: Vec<(String, Loads)> = (args.predict.iter())
         .map(|file| Ok::<_, Failure>((file.display().to_string(), read(file)?)))
         .collect::<Result<_, _>>()?;
-    if let Some(out) = &args.output {
-        let base = args.profile.as_deref().unwrap_or(BASE);
+    if let Some(out) = args.output {
+        let base = args.profile.unwrap_or(BASE);
         let stem = |path: &Path| path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
         let table = args.measured.file_name().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
         let text = drive.profile(&stem(out), &loads, &table, &Profile::text(base)?, base);
