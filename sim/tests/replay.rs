@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use device::energy::Energy;
+use sim::replay::judged::Difference;
 use sim::replay::{Error, Image, Job, Program, Progress, Replay, Settings, Total, Which};
 
 /// A program that shows nothing and has no images.
@@ -73,4 +74,29 @@ fn a_setting_that_does_not_suit_the_recording_or_another_setting_is_refused() {
     assert!(refused(&typo).starts_with("no profile \"kirin\""));
     let image = Settings { image: Some("disk.img".into()), seed: Some(2), ..Settings::default() };
     assert!(image.variants(None).is_err_and(|e| e.to_string().starts_with("--image is an existing volume")));
+}
+
+/// The energy of a recording on volumes that were filled with these seeds.
+fn totals(seeds: std::ops::Range<u64>) -> Vec<f64> {
+    let recording = Path::new(env!("CARGO_MANIFEST_DIR")).join("../recordings/chat-delete.rec");
+    let seeds: Vec<String> = seeds.map(|seed| seed.to_string()).collect();
+    let compare = vec![format!("seed={}", seeds.join(","))];
+    let settings = Settings { recording, compare, fill: Some("80%".to_owned()), ..Settings::default() };
+    run(&settings).iter().map(|(.., energy)| energy.joules()).collect()
+}
+
+#[test]
+fn few_equal_configurations_are_told_apart_and_most_that_differ_by_five_percent_are() {
+    // A pair is two configurations with five seeds each, and no seed is used twice.
+    let pairs = if std::env::var_os("JOULEFS_DEEP").is_some_and(|v| v == "1") { 200 } else { 10 };
+    let all: Vec<f64> = (0..pairs * 10).step_by(100).flat_map(|from| totals(from + 1..from + 101)).collect();
+    let seen = |factor: f64| {
+        let change = |pair: &[f64]| (0..5).map(|n| (factor * pair[n] / pair[5 + n] - 1.0) * 100.0).collect::<Vec<_>>();
+        all.chunks(10).filter(|pair| Difference::of(&change(pair), true).is_seen()).count()
+    };
+    let (equal, dearer) = (seen(1.0), seen(1.05));
+    println!("of {pairs} pairs: {equal} of equal ones are told apart, {dearer} of those that differ by 5 %");
+    // One in twenty is expected: more than these come in one of a hundred tests.
+    let most = if pairs == 200 { 18 } else { 3 };
+    assert!(equal <= most && dearer * 10 >= pairs as usize * 9, "{equal} and {dearer} of {pairs}");
 }
