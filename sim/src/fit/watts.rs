@@ -203,7 +203,8 @@ impl Drive {
     }
 
     /// The text of a profile with these prices over `base`, the text of the profile `from`. What the loads do not tell
-    /// stays the base's. `table` is the name of the loads.
+    /// stays the base's, except that a drive whose sleep was not measured does not sleep. `table` is the name of the
+    /// loads.
     ///
     /// # Errors
     /// The base is not a flash profile.
@@ -266,7 +267,12 @@ impl Drive {
     /// The states in which it waits: rest is one, since a drive that has just worked draws more.
     fn put_to_rest(&self, device: &mut Table, table: &str, deepest: Option<&str>) {
         let measured = |watts: f64| number(watts, "W", "measured", None, table);
-        if let (Some(watts), Some(states)) = (self.sleep, device["idle"].as_array_of_tables_mut()) {
+        if self.sleep.is_none() {
+            // How deep the base sleeps says nothing of this drive.
+            device.remove("idle");
+        }
+        if let (Some(watts), Some(states)) = (self.sleep, device.get_mut("idle").and_then(Item::as_array_of_tables_mut))
+        {
             for state in states.iter_mut().filter(|s| s.get("name").and_then(Item::as_str) == deepest) {
                 state["power"] = measured(watts);
             }

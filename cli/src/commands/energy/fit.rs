@@ -31,7 +31,8 @@ use crate::{Failure, output, whole};
 ///
 /// A table with the column watts is of a drive alone, of which a review or paper gives the power at known loads. Columns:
 /// load, way (idle, sleep, read, write), bytes (of a request), per_second (requests), watts, source. Fitted are the watts
-/// of being at work, and the prices of a request, of a megabyte read and of one written.
+/// of being at work, and the prices of a request, of a megabyte read and of one written. Without a row of the way sleep
+/// the profile's drive does not sleep.
 ///
 /// Only ratios of times are fitted. Absolute times come from the time of a random read of 4 KB: the base profile's
 /// anchor, or --anchor. Energies of requests do not depend on it.
