@@ -82,8 +82,23 @@ fn agrees(recording: &str, options: &[&str]) -> Vec<Row> {
         }
     }
     let left = fs::read_dir(&dir).unwrap().flatten().map(|e| e.file_name().into_string().unwrap());
-    let whole = ["energy", "latency", "runs", "timeline"].map(|name| format!("{name}.parquet"));
-    assert_eq!(left.collect::<BTreeSet<_>>(), whole.into());
+    let mut files = vec!["energy", "latency", "runs", "timeline"];
+    if let Some(comparison) = answer["comparison"].as_array() {
+        files.push("comparison");
+        let judged = rows(&dir, "comparison");
+        assert_eq!(judged.len(), comparison.len());
+        for (row, judged) in judged.iter().zip(comparison) {
+            assert_eq!(text(row, "name"), judged["name"].as_str().unwrap());
+            assert_eq!(text(row, "verdict"), judged["verdict"].as_str().unwrap());
+            assert_eq!(whole(row, "mean_pj"), judged["mean_pj"].as_u64().unwrap());
+        }
+    }
+    let files = files.iter().map(|name| format!("{name}.parquet"));
+    assert_eq!(left.collect::<BTreeSet<_>>(), files.collect());
+    for (run, variant) in runs.iter().zip(&variants) {
+        let limits = ["range_low_pj", "range_high_pj"].map(|name| whole(run, name));
+        assert_eq!(serde_json::json!(limits), variant["range_pj"]);
+    }
     runs
 }
 

@@ -5,6 +5,7 @@ use sim::replay::judged::Judged;
 use sim::replay::{Outcome, Point};
 
 use crate::output;
+use crate::rows::cells::Cells;
 use crate::table::{self, Table};
 
 fn seeds(judged: &Judged, points: &[Point]) -> Vec<u64> {
@@ -72,4 +73,29 @@ pub fn json(all: &[Judged], points: &[Point], outcomes: &[Outcome]) -> Value {
             })
         })
         .collect()
+}
+
+/// The verdicts as rows, one for each configuration.
+pub fn cells(all: &[Judged], points: &[Point]) -> Vec<Cells> {
+    let lines = |lines: &[String]| (!lines.is_empty()).then(|| lines.join("\n"));
+    let row = |j: &Judged| {
+        let interval = j.difference.and_then(|d| d.interval);
+        let seeds: Vec<String> = seeds(j, points).iter().map(u64::to_string).collect();
+        let cells = [
+            ("name", json!(j.name)),
+            ("against", json!(j.against)),
+            ("seeds", json!(seeds.join(","))),
+            ("mean_pj", json!(j.mean.0)),
+            ("difference_percent", json!(j.difference.map(|d| d.mean))),
+            ("interval_low_percent", json!(interval.map(|(low, _)| low))),
+            ("interval_high_percent", json!(interval.map(|(_, high)| high))),
+            ("price_range_low_percent", json!(j.at_other_prices.map(|range| range.low))),
+            ("price_range_high_percent", json!(j.at_other_prices.map(|range| range.high))),
+            ("verdict", json!(j.verdict.text())),
+            ("won", json!(lines(&j.won))),
+            ("why", json!(lines(&j.why))),
+        ];
+        cells.map(|(name, value)| (name.to_owned(), value)).to_vec()
+    };
+    all.iter().map(row).collect()
 }

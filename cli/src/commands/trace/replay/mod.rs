@@ -211,7 +211,8 @@ pub struct Args {
     #[arg(long, conflicts_with = "paced")]
     back_to_back: bool,
     /// Write the results to this directory as tables: runs.parquet, energy.parquet (by run, owner, cause and
-    /// component), timeline.parquet and latency.parquet. The directory is created if missing.
+    /// component), timeline.parquet, latency.parquet, and of a comparison comparison.parquet with its verdicts. The
+    /// directory is created if missing.
     #[arg(long, value_name = "DIR")]
     parquet: Option<PathBuf>,
     #[command(flatten)]
@@ -472,7 +473,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     }
     let wrong = outcomes.iter().find_map(|outcome| outcome.too_small(&settings));
     if let (Some(dir), None) = (&args.parquet, &wrong) {
-        rows::write(&args.file, &points, &outcomes, dir)?;
+        rows::write(&args.file, &points, &outcomes, &judged::cells(&judged, &points), dir)?;
     }
     let printed = Printed { points: &points, outcomes: &outcomes, judged: &judged, sensitivity: sensitivity.as_ref() };
     print::all(&printed, args.by_file.unwrap_or(20), (as_json, wrong.as_deref()));

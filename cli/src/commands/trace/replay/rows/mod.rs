@@ -10,6 +10,7 @@ use device::energy::{Component, Energy};
 use sim::replay::{Known, Outcome, Point};
 use trace::replay::blocks::Latency;
 
+use crate::rows::cells::Cells;
 use crate::rows::{self, Amount};
 use crate::{Failure, output};
 
@@ -56,11 +57,22 @@ impl rows::Run for Run<'_> {
     }
 }
 
-/// Writes the files into a directory, creating it if needed.
-pub fn write(recording: &Path, points: &[Point], outcomes: &[Outcome], dir: &Path) -> Result<(), Failure> {
+/// Writes the files into a directory, creating it if needed. `judged` are the rows of a comparison, if it is one.
+pub fn write(
+    recording: &Path,
+    points: &[Point],
+    outcomes: &[Outcome],
+    judged: &[Cells],
+    dir: &Path,
+) -> Result<(), Failure> {
     let all = points.iter().zip(outcomes);
     let all: Vec<Run<'_>> =
         all.filter_map(|(point, outcome)| Some(Run { point, known: point.known.as_ref()?, outcome })).collect();
     let cells = all.iter().map(|run| runs::cells(recording, run)).collect::<Result<Vec<_>, _>>()?;
-    rows::write(dir, SCHEMA, &all, &cells)
+    if judged.is_empty() {
+        // Verdicts of an earlier comparison do not belong to this run.
+        let _ = std::fs::remove_file(dir.join("comparison.parquet"));
+        return rows::write(dir, SCHEMA, &all, &cells);
+    }
+    rows::write_with(dir, SCHEMA, &all, &cells, &[("comparison", judged)])
 }

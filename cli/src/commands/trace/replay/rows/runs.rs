@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use device::energy::Component;
+use device::energy::{Component, Draws};
 use serde_json::{Value, json};
 use sim::replay::{Done, OnDevice};
 use sim::traces;
@@ -32,6 +32,9 @@ pub fn cells(recording: &Path, run: &Run<'_>) -> Result<Cells, Failure> {
     }
     let (ledger, took) = (&outcome.run.ledger, outcome.run.took);
     put("total_pj", json!(ledger.total().0));
+    let range = Draws::of(&outcome.profile, ledger).range();
+    put("range_low_pj", json!(range.low.0));
+    put("range_high_pj", json!(range.high.0));
     for component in Component::ALL {
         put(&format!("{}_pj", word(component)), json!(ledger.component(component).0));
     }
