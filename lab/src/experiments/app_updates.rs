@@ -55,6 +55,9 @@ pub(super) struct Parameters {
     /// Whether deltas of read-only files are folded while the volume is idle.
     #[serde(default)]
     delta_return: bool,
+    /// Whether the applications' syncs are left out, as in requests that were recorded below a file system.
+    #[serde(default)]
+    without_syncs: bool,
     /// Whether the application is restarted at the end, with cold caches.
     #[serde(default)]
     launch: bool,
@@ -112,6 +115,9 @@ fn one(
         bench.write_whole(ino, bytes & !0xfff, job.seed)?;
     }
     let mut player = Player::new(script);
+    if p.without_syncs {
+        player = player.without_syncs();
+    }
     while player.left() > 0 {
         player.step(&**bench.f2fs()?)?;
     }
