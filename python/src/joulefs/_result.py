@@ -1,7 +1,7 @@
 """What came of runs, as DataFrames.
 
-Every frame names its run in the column `run`. Energies are there twice: `pj` in whole picojoules, whose sums are exact, and
-`joules` as a number with a fraction, for pictures.
+Every frame names its run in the column `run`. The columns of the files are there as they are (`pj`, `power_uw`, `time_ns`: whole
+numbers, whose sums are exact), and next to them `joules`, `watts`, `seconds` and `time_s` as numbers with a fraction, for pictures.
 """
 
 from __future__ import annotations
@@ -48,6 +48,11 @@ class Part:
             raise Error(f"{file}: no results there; `joulefs trace replay --parquet` writes them") from e
         except (OSError, pa.ArrowInvalid) as e:
             raise Error(f"{file}: {e}") from e
+        if "watts" in table.column_names:
+            # Files of version 1.
+            watts = table.column("watts").to_pylist()
+            uw = pa.array([None if w is None else round(w * 1e6) for w in watts], pa.uint64())
+            table = table.set_column(table.column_names.index("watts"), "power_uw", uw)
         return self._placed(table) if self.places is not None else table
 
     def _placed(self, table: pa.Table) -> pa.Table:
@@ -164,11 +169,12 @@ class Result:
         """What was spent when: watts since the row before, joules up to then; of all components, or `by` each."""
         frame = self._frame("timeline")
         if by is None:
-            of_moment = frame.groupby(["number", "run", "key", "time_ns"], sort=False)[["pj", "watts"]]
-            # The watts of the first row are not known, and so is their sum.
+            of_moment = frame.groupby(["number", "run", "key", "time_ns"], sort=False)[["pj", "power_uw"]]
+            # The power of the first row is not known, and neither is the sum.
             frame = of_moment.sum(min_count=1).reset_index()
         frame["time_s"] = frame["time_ns"] / 1e9
         frame["joules"] = frame["pj"] / 1e12
+        frame["watts"] = frame["power_uw"] / 1e6
         first = ["run", "time_s", "watts", "joules"] if by is None else ["run", "time_s", "component", "watts", "joules"]
         return self._first(frame, first)
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sim::fit::{Comparison, Fit, Parameters, Quality, Rows, calibrate};
 
 use crate::table::{self, Table};
-use crate::{Failure, output, whole};
+use crate::{Failure, joules, output, whole};
 
 /// Fit a profile to measurements.
 ///
@@ -117,7 +117,12 @@ fn as_value(fit: &Fit, predicted: &[(String, Vec<Comparison>)]) -> Value {
     let parameter = |(i, v): (usize, &f64)| {
         let p = &Parameters::ALL[i];
         let error = fit.errors.map(|e| e[i]);
-        json!({ "name": p.name, "value": v, "unit": p.unit, "meaning": p.meaning, "error_percent": error })
+        let (key, value) = match p.unit {
+            "mJ" => ("pj", pj(*v)),
+            "mJ/MB" => ("pj_per_mib", pj(*v)),
+            _ => ("ratio", json!(v)),
+        };
+        json!({ "name": p.name, key: value, "meaning": p.meaning, "error_percent": error })
     };
     json!({
         "parameters": fit.parameters.0.iter().enumerate().map(parameter).collect::<Value>(),
@@ -129,15 +134,24 @@ fn as_value(fit: &Fit, predicted: &[(String, Vec<Comparison>)]) -> Value {
 }
 
 fn comparison(c: &Comparison) -> Value {
-    let (number, unit) = match c.quality {
-        Quality::Cpu => ("cpu", "mJ"),
-        Quality::Storage => ("storage", "mJ"),
-        Quality::Rest => ("rest", "mJ"),
-        Quality::Total => ("total", "mJ"),
-        Quality::Times => ("time", "ratio"),
+    let number = match c.quality {
+        Quality::Cpu => "cpu",
+        Quality::Storage => "storage",
+        Quality::Rest => "rest",
+        Quality::Total => "total",
+        Quality::Times => "time",
+    };
+    let (measured, computed) = match c.quality {
+        Quality::Times => (("measured_ratio", json!(c.measured)), ("computed_ratio", json!(c.computed))),
+        _ => (("measured_pj", pj(c.measured)), ("computed_pj", pj(c.computed))),
     };
     json!({
-        "workload": c.workload, "number": number, "unit": unit,
-        "measured": c.measured, "computed": c.computed, "difference_percent": c.percent(),
+        "workload": c.workload, "number": number, measured.0: measured.1, computed.0: computed.1,
+        "difference_percent": c.percent(),
     })
+}
+
+/// Millijoules as whole picojoules.
+fn pj(millijoules: f64) -> Value {
+    json!(joules::picojoules(millijoules / 1e3))
 }
