@@ -17,6 +17,9 @@ use crate::account::{self, Account, Amount};
 pub struct Histogram {
     /// Subject.
     pub name: String,
+    /// What the classes are, with their unit.
+    #[serde(default)]
+    pub by: String,
     /// Unit of the counts.
     pub unit: String,
     /// Classes and counts, in order.
@@ -28,9 +31,8 @@ impl Histogram {
     pub fn of_free_space(free: &FreeFragments, when: &str) -> Self {
         let bars = free.count.iter().enumerate().map(|(level, n)| (FreeFragments::name(level), *n));
         Histogram {
-            name: format!(
-                "pieces of free space by size, {when} (L1 is 4 KB, each level twice the one before, L9 over 512 KB)"
-            ),
+            name: format!("pieces of free space by size, {when}"),
+            by: "size (L1 is 4 KB, each level twice the one before, L9 over 512 KB)".into(),
             unit: "pieces".into(),
             bars: bars.collect(),
         }

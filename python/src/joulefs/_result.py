@@ -17,6 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from joulefs._binary import Error
+from joulefs._html import energy, table
+from joulefs._verdict import Row, of_runs
 
 __all__ = ["Part", "Result", "TABLES", "read"]
 
@@ -117,8 +119,9 @@ def _rank(column: str) -> tuple[int, int, str]:
 class Result:
     """Runs, and what they cost."""
 
-    def __init__(self, parts: Sequence[Part], *, now: bool = False) -> None:
+    def __init__(self, parts: Sequence[Part], *, now: bool = False, verdicts: Sequence[Row] = ()) -> None:
         self._parts = list(parts)
+        self._verdicts = list(verdicts)
         self._tables: dict[str, pa.Table] = {}
         if now:
             for name in TABLES:
@@ -156,6 +159,14 @@ class Result:
         frame["against_control"] = frame["total_pj"] / control - 1.0
         return self._first(frame, ["run", "joules", "seconds", "against_control"])
 
+    def verdicts(self) -> pd.DataFrame:
+        """A row for each configuration: its mean energy, the difference to its control, and what that means.
+
+        The difference is the mean over the pairs with equal seeds, in percent of the control; from `low_percent` to
+        `high_percent` is its interval of 95 %. The page docs/comparing.md explains the words.
+        """
+        return pd.DataFrame(self._verdicts or of_runs(self.runs()))
+
     def energy(self) -> pd.DataFrame:
         """A row for each run, owner, cause and component: what it cost.
 
@@ -187,6 +198,31 @@ class Result:
 
     def __repr__(self) -> str:
         return f"<joulefs.Result of {len(self)} runs>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the verdicts."""
+
+        def percent(value: float | None) -> str:
+            return "" if value is None or value != value else f"{value:+.1f} %"
+
+        def interval(row: Row) -> str:
+            low, high = percent(row["low_percent"]), percent(row["high_percent"])
+            return "exact" if low and row["low_percent"] == row["high_percent"] else f"{low} to {high}" if low else ""
+
+        heads = ("run", "seeds", "energy", "against", "difference", "95 % interval", "verdict")
+        rows = [
+            (
+                str(row["run"]),
+                str(row["seeds"]),
+                energy(row["mean_pj"]),
+                row["against"] or "",
+                percent(row["difference_percent"]),
+                interval(row),
+                str(row["verdict"]),
+            )
+            for row in self._verdicts or of_runs(self.runs())
+        ]
+        return table(f"{len(self)} runs", heads, rows)
 
 
 def _directories(place: Path) -> list[Path]:
