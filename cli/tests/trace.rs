@@ -344,7 +344,7 @@ fn what_is_wrong_is_said_in_one_line_with_its_place() {
     assert!(value["damage"].as_str().unwrap().contains("line 51"));
     refused(&["trace", "replay", &file, "--strict"], &["line 51"]);
     // Otherwise the line is skipped, and every command says so.
-    let told = "1 invalid lines skipped, the first is line 51, \"12,host,0,Fly,1,2,3\": op is \"Fly\"";
+    let told = "1 invalid line skipped: line 51, \"12,host,0,Fly,1,2,3\": op is \"Fly\"";
     let counted = json(&["trace", "stat", &file]);
     assert_eq!((counted["requests"].as_u64(), &counted["damage"]), (Some(100), &Value::Null));
     for args in [&["trace", "stat", &file][..], &["trace", "replay", &file], &["energy", &file]] {
