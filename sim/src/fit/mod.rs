@@ -5,12 +5,14 @@
 //! them into a profile. Left out: measuring.
 
 mod apply;
+mod outliers;
 mod parameters;
 mod probe;
 mod rows;
 mod solve;
 
-pub use apply::calibrate;
+pub use apply::{Data, calibrate};
+pub use outliers::Outlier;
 pub use parameters::{Parameter, Parameters};
 pub use probe::{Probe, Timed, probe};
 pub use rows::{Measured, Row, Rows};

@@ -2,9 +2,11 @@
 
 use levenberg_marquardt::{LeastSquaresProblem, LevenbergMarquardt};
 use nalgebra::storage::Owned;
-use nalgebra::{Const, Dyn, OMatrix, OVector};
+use nalgebra::{Const, Dyn, OMatrix, OVector, SMatrix};
+use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use super::FitError;
+use super::outliers::{Outlier, taken_out};
 use super::parameters::{Guess, N, Parameters};
 use super::rows::{Row, Rows};
 
@@ -63,6 +65,12 @@ pub struct Fit {
     pub parameters: Parameters,
     /// Standard error of each in percent. Unknown if there are no more numbers than parameters.
     pub errors: Option<[f64; N]>,
+    /// Covariances of their logarithms, if known.
+    pub(super) covariances: Option<SMatrix<f64, N, N>>,
+    /// The measured numbers that do not go with the others.
+    pub outliers: Vec<Outlier>,
+    /// Whether they were left out.
+    pub left_out: bool,
     /// Every measured number, fitted ones and totals.
     pub comparisons: Vec<Comparison>,
     /// Root mean square of the fitted numbers' differences, in percent.
@@ -75,44 +83,80 @@ impl Fit {
     /// Fits all eight parameters. Totals are compared, and fitted only if the components were not measured.
     pub fn new(rows: &Rows) -> Result<Self, FitError> {
         let data = data(&rows.rows, true);
-        if data.len() < N {
-            return Err(FitError::TooFew { numbers: data.len() });
-        }
-        let start = start(&rows.rows);
-        let (problem, report) = LevenbergMarquardt::new().with_patience(500).minimize(Problem {
-            rows: &rows.rows,
-            data: &data,
-            logs: OVector::from_iterator_generic(Const::<N>, Const::<1>, start.0.iter().map(|v| v.ln())),
-        });
-        if !report.termination.was_successful() {
-            return Err(FitError::NoMinimum(format!("{:?}", report.termination)));
-        }
-        let lost = || FitError::NoMinimum("a prediction that is no number".into());
-        let residuals = problem.residuals().ok_or_else(lost)?;
-        let slopes = problem.jacobian().ok_or_else(lost)?;
-        let errors = errors(&slopes, residuals.norm_squared(), data.len())?;
-        let parameters = problem.values();
-        let comparisons = compare(&parameters, rows);
+        let outliers = taken_out(rows, &mut data.clone());
+        Self::to(rows, &data, outliers, false)
+    }
+
+    /// The same without the outliers.
+    pub fn without_outliers(rows: &Rows) -> Result<Self, FitError> {
+        let mut data = data(&rows.rows, true);
+        let outliers = taken_out(rows, &mut data);
+        Self::to(rows, &data, outliers, true)
+    }
+
+    fn to(rows: &Rows, data: &[Datum], outliers: Vec<Outlier>, left_out: bool) -> Result<Self, FitError> {
+        let Solved { parameters, residuals, slopes } = solve(&rows.rows, data)?;
+        let squares = residuals.norm_squared();
+        let errors = errors(&slopes, squares, data.len())?;
+        let free = data.len() - N;
+        let inverse = errors.and_then(|_| slopes.tr_mul(&slopes).try_inverse());
+        let covariances = inverse.map(|inverse| inverse * (squares / free as f64));
+        let comparisons = data_of_all(rows).iter().map(|d| comparison(&parameters, rows, d)).collect();
         let squares: f64 =
             data.iter().map(|d| (d.guess(&parameters, &rows.rows).value / d.measured - 1.0).powi(2)).sum();
         let rms = 100.0 * (squares / data.len() as f64).sqrt();
-        Ok(Fit { parameters, errors, comparisons, rms, numbers: data.len() })
+        Ok(Fit { parameters, errors, covariances, outliers, left_out, comparisons, rms, numbers: data.len() })
     }
 
     /// Predictions for rows that were not used in the fit.
     pub fn predict(&self, rows: &Rows) -> Vec<Comparison> {
-        compare(&self.parameters, rows)
+        data_of_all(rows).iter().map(|d| comparison(&self.parameters, rows, d)).collect()
+    }
+
+    /// Student's t within which nine of ten fits lie on both sides of the true number, with this fit's degrees of
+    /// freedom; `None` if it has none.
+    pub(super) fn within(&self) -> Option<f64> {
+        let free = self.numbers.checked_sub(N).filter(|free| *free > 0)?;
+        StudentsT::new(0.0, 1.0, free as f64).ok().map(|t| t.inverse_cdf(0.95))
     }
 }
 
-struct Datum {
-    row: usize,
-    quality: Quality,
-    measured: f64,
+/// Parameters that fit numbers best, with what is left of each as a logarithm, and its slopes.
+pub(super) struct Solved {
+    pub parameters: Parameters,
+    pub residuals: OVector<f64, Dyn>,
+    pub slopes: OMatrix<f64, Dyn, Const<N>>,
+}
+
+pub(super) fn solve(rows: &[Row], data: &[Datum]) -> Result<Solved, FitError> {
+    if data.len() < N {
+        return Err(FitError::TooFew { numbers: data.len() });
+    }
+    let start = start(rows, data);
+    let (problem, report) = LevenbergMarquardt::new().with_patience(500).minimize(Problem {
+        rows,
+        data,
+        logs: OVector::from_iterator_generic(Const::<N>, Const::<1>, start.0.iter().map(|v| v.ln())),
+    });
+    if !report.termination.was_successful() {
+        return Err(FitError::NoMinimum(format!("{:?}", report.termination)));
+    }
+    let lost = || FitError::NoMinimum("a prediction that is no number".into());
+    let residuals = problem.residuals().ok_or_else(lost)?;
+    let slopes = problem.jacobian().ok_or_else(lost)?;
+    Ok(Solved { parameters: problem.values(), residuals, slopes })
+}
+
+/// A measured number.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Datum {
+    pub row: usize,
+    pub quality: Quality,
+    pub measured: f64,
 }
 
 impl Datum {
-    fn guess(&self, p: &Parameters, rows: &[Row]) -> Guess {
+    pub(super) fn guess(&self, p: &Parameters, rows: &[Row]) -> Guess {
         let row = &rows[self.row];
         match self.quality {
             Quality::Cpu => p.cpu_of(row),
@@ -152,20 +196,23 @@ fn data(rows: &[Row], to_fit: bool) -> Vec<Datum> {
     out
 }
 
-fn compare(p: &Parameters, rows: &Rows) -> Vec<Comparison> {
-    let comparison = |d: Datum| Comparison {
+fn data_of_all(rows: &Rows) -> Vec<Datum> {
+    data(&rows.rows, false)
+}
+
+pub(super) fn comparison(p: &Parameters, rows: &Rows, d: &Datum) -> Comparison {
+    Comparison {
         workload: rows.rows[d.row].workload.clone(),
         quality: d.quality,
         measured: d.measured,
         computed: d.guess(p, &rows.rows).value,
-    };
-    data(&rows.rows, false).into_iter().map(comparison).collect()
+    }
 }
 
 /// The usual start values, with energies scaled to the measured ones.
-fn start(rows: &[Row]) -> Parameters {
+fn start(rows: &[Row], data: &[Datum]) -> Parameters {
     let usual = Parameters::START;
-    let energies: Vec<f64> = data(rows, true)
+    let energies: Vec<f64> = data
         .iter()
         .filter(|d| d.quality != Quality::Times)
         .map(|d| (d.measured / d.guess(&usual, rows).value).ln())

@@ -2,12 +2,12 @@
 //!
 //! Reads rows, prints the result of `sim::fit`, and writes a profile with it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use device::energy::Nanos;
 use device::energy::profile::{Profile, Unit};
 use serde_json::{Value, json};
-use sim::fit::{Comparison, Fit, Parameters, Quality, Rows, calibrate};
+use sim::fit::{Comparison, Data, Fit, Outlier, Parameters, Quality, Rows, calibrate};
 
 use crate::table::{self, Table};
 use crate::{Failure, joules, output, whole};
@@ -23,9 +23,12 @@ use crate::{Failure, joules, output, whole};
 /// recordings.
 ///
 /// Eight parameters are fitted by least squares on the logarithms. They are printed with their standard errors, next
-/// to a comparison of all measured and predicted numbers. --output writes a profile: the base profile with the fitted
-/// numbers, each marked as fitted to the sources of the rows. The share of the simulated flash is subtracted from the
-/// fitted numbers, and the rest is assigned to the device's link.
+/// to a comparison of all measured and predicted numbers. A number that is more than four standard deviations off what
+/// the others give is named as an outlier, with its line. --output writes a profile: the base profile with the fitted
+/// numbers, each with its source and the range in which the true one lies in nine of ten cases, by the spread of the
+/// measured numbers. Its `calibrated_on` has the file, the number of numbers, and how far they are off; `predicts` has
+/// the files of --predict. The share of the simulated flash is subtracted from the fitted numbers, and the rest is
+/// assigned to the device's link.
 ///
 /// Only ratios of times are fitted. Absolute times come from the time of a random read of 4 KB: the base profile's
 /// anchor, or --anchor. Energies of requests do not depend on it.
@@ -42,6 +45,9 @@ pub struct Args {
     /// Rows that are predicted but not fitted, and compared with the measurement; may be given several times.
     #[arg(long, value_name = "HELD-OUT.csv")]
     predict: Vec<PathBuf>,
+    /// Fit without the numbers that do not go with the others.
+    #[arg(long)]
+    without_outliers: bool,
     /// The base profile: a shipped one or a file. Numbers that the fit does not determine are kept.
     #[arg(long, value_name = "PROFILE", default_value = "kirin9000-ufs31", requires = "output")]
     profile: String,
@@ -65,15 +71,26 @@ fn time(text: &str) -> Result<Nanos, String> {
 /// Runs it.
 pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let rows = Rows::read(&args.measured).map_err(|e| e.to_string())?;
-    let fit = Fit::new(&rows).map_err(|e| e.to_string())?;
+    let fit = if args.without_outliers { Fit::without_outliers(&rows) } else { Fit::new(&rows) };
+    let fit = fit.map_err(|e| e.to_string())?;
     let mut predicted = Vec::new();
     for file in &args.predict {
         let held_out = Rows::read(file).map_err(|e| e.to_string())?;
-        predicted.push((file.display().to_string(), fit.predict(&held_out)));
+        predicted.push((file.display().to_string(), held_out.sources(), fit.predict(&held_out)));
     }
     if let Some(out) = &args.output {
         let base = Profile::text(&args.profile)?;
-        let profile = calibrate(&base, &args.profile, &fit.parameters, &rows.sources(), args.anchor);
+        let file = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let held_out: Vec<_> = args.predict.iter().map(|path| file(path)).collect();
+        let held_out: Vec<_> = held_out
+            .iter()
+            .zip(&predicted)
+            .map(|(file, (_, sources, comparisons))| Data { file, sources, comparisons })
+            .collect();
+        let (measured, sources) = (file(&args.measured), rows.sources());
+        let data = Data { file: &measured, sources: &sources, comparisons: &fit.comparisons };
+        let name = out.file_stem().unwrap_or_default().to_string_lossy();
+        let profile = calibrate(&base, &args.profile, &name, &fit, &data, &held_out, args.anchor);
         whole::write(out, profile.map_err(|e| e.to_string())?)?;
     }
     if as_json {
@@ -93,8 +110,22 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         Parameters::ALL.len(),
         fit.rms
     ));
+    for o in &fit.outliers {
+        let c = &o.comparison;
+        let fate = if fit.left_out { "left out" } else { "--without-outliers leaves it out" };
+        output::line(&format!(
+            "outlier: line {}, {}, {}: measured {:.3}, by the others {:.3}: {:+.1} %, {:.0} standard deviations; {fate}",
+            o.line,
+            output::plain(&c.workload),
+            c.quality.text(),
+            c.measured,
+            c.computed,
+            c.percent(),
+            o.deviations,
+        ));
+    }
     comparisons("fitted", &fit.comparisons);
-    for (file, list) in &predicted {
+    for (file, _, list) in &predicted {
         output::lines(&format!("\nnot fitted to, {}:", output::plain(file)));
         comparisons("predicted", list);
     }
@@ -112,7 +143,7 @@ fn comparisons(computed: &str, list: &[Comparison]) {
     output::lines(&format!("\n{}", table.text()));
 }
 
-fn as_value(fit: &Fit, predicted: &[(String, Vec<Comparison>)]) -> Value {
+fn as_value(fit: &Fit, predicted: &[(String, String, Vec<Comparison>)]) -> Value {
     let list = |l: &[Comparison]| l.iter().map(comparison).collect::<Value>();
     let parameter = |(i, v): (usize, &f64)| {
         let p = &Parameters::ALL[i];
@@ -128,9 +159,18 @@ fn as_value(fit: &Fit, predicted: &[(String, Vec<Comparison>)]) -> Value {
         "parameters": fit.parameters.0.iter().enumerate().map(parameter).collect::<Value>(),
         "numbers": fit.numbers,
         "rms_percent": fit.rms,
+        "outliers": fit.outliers.iter().map(|o| outlier(o, fit.left_out)).collect::<Value>(),
         "fitted": list(&fit.comparisons),
-        "predicted": predicted.iter().map(|(f, l)| json!({ "file": f, "rows": list(l) })).collect::<Value>(),
+        "predicted": predicted.iter().map(|(f, _, l)| json!({ "file": f, "rows": list(l) })).collect::<Value>(),
     })
+}
+
+fn outlier(o: &Outlier, left_out: bool) -> Value {
+    let mut value = comparison(&o.comparison);
+    value["line"] = json!(o.line);
+    value["standard_deviations"] = json!(o.deviations);
+    value["left_out"] = json!(left_out);
+    value
 }
 
 fn comparison(c: &Comparison) -> Value {
