@@ -32,7 +32,9 @@ fn a_comparison_draws_each_run_and_colours_what_differs_from_the_control() {
     let html = fs::read_to_string(&page).unwrap();
     assert_eq!(html.matches("<svg class=\"icicle\"").count(), 1, "the control has its own colours");
     let (_, compared) = html.split_once("<svg class=\"icicle compared\"").unwrap();
-    assert!(compared.contains("fill:rgb(255,") && compared.contains(",255)\"") && compared.contains("against the control"));
+    assert!(
+        compared.contains("fill:rgb(255,") && compared.contains(",255)\"") && compared.contains("against the control")
+    );
     browser::looked_at(&room, &page, 1300, CHECK);
 }
 

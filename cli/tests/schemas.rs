@@ -58,6 +58,8 @@ fn other_units(value: &Value) -> Vec<String> {
     match value {
         Value::Object(map) => map
             .iter()
+            // Notes are counts, named by what is counted.
+            .filter(|(key, _)| *key != "notes")
             .flat_map(|(key, v)| {
                 let words: Vec<&str> = key.rsplit('_').collect();
                 let is_rate = words.get(1) == Some(&"per");

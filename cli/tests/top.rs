@@ -77,7 +77,10 @@ fn refreshes_add_up_and_end_with_what_a_replay_says() {
             last = total;
         }
         // Powers are whole microwatts.
-        assert!((joules - last as f64 / 1e12).abs() < 1e-6 * seconds, "{name}: {joules} J in refreshes, {last} pJ in all");
+        assert!(
+            (joules - last as f64 / 1e12).abs() < 1e-6 * seconds,
+            "{name}: {joules} J in refreshes, {last} pJ in all"
+        );
         let disk = &all[all.len() - 1]["disks"][0];
         let replay = json(&["trace", "replay", &file, "--of", disk["device"].as_str().unwrap()]);
         assert_eq!(disk["replay_pj"], replay["total_pj"], "{name}");

@@ -24,7 +24,9 @@ from joulefs._verdict import _quantile, of_program, of_runs
 def test_runs_are_judged_as_the_program_judges_them(options: jf.Options) -> None:
     result = jf.replay(CALLS, **options)
     own, programs = pd.DataFrame(of_runs(result.runs())), result.verdicts()
-    assert list(own["verdict"]) == list(programs["verdict"])
+    words = {"depends on the profile's numbers": {"better", "worse"}}
+    for ours, programs_own in zip(own.pop("verdict"), programs.pop("verdict"), strict=True):
+        assert ours.removesuffix(" at these prices") in words.get(programs_own, {programs_own})
     pd.testing.assert_frame_equal(own, programs, check_dtype=False, rtol=1e-6, atol=1e-9)
 
 
@@ -40,7 +42,9 @@ def test_a_sweep_and_its_parts_show_a_verdict_for_each_configuration(cache: Path
     told = said("trace", "replay", CALLS, "--age", "full-fragmented", "--size", "256M", "--hurry",
                 "--compare", "gc=atgc,fagc", "--compare", "seed=1,2")  # fmt: skip
     for row in of_program(told["comparison"], ""):
-        assert f">{row['run']}<" in page and f">{row['verdict']}<" in page
+        assert f">{row['run']}<" in page
+    assert [row["verdict"] for row in of_runs(result.runs())] == list(result.verdicts()["verdict"])
+    assert ">control<" in page and ">no difference seen<" in page
     assert page.count("<tr>") == 1 + 3 and "mJ<" in page and "% to " in page
     assert ">none seed=1<" in sweep._repr_html_()
 

@@ -216,7 +216,13 @@ fn lines(name: &str, unit: &str, names: &[&str], points: &[Vec<(f64, f64)>]) -> 
             .y_label_area_size(80)
             .margin_right(20)
             .build_cartesian_2d(0.0..end, 0.0..top)?;
-        chart.configure_mesh().light_line_style(TRANSPARENT).label_style(FONT).x_desc("time (s)").y_desc(unit).draw()?;
+        chart
+            .configure_mesh()
+            .light_line_style(TRANSPARENT)
+            .label_style(FONT)
+            .x_desc("time (s)")
+            .y_desc(unit)
+            .draw()?;
         for (i, line) in points.iter().enumerate() {
             chart.draw_series(LineSeries::new(line.iter().copied(), COLORS[i].stroke_width(2)))?;
         }
@@ -276,7 +282,11 @@ pub fn scatter(name: &str, points: &[(u64, u64)]) -> Result<String, PlotError> {
             .margin_right(20)
             .build_cartesian_2d(0.0..end, 0.0..top)?;
         let mut mesh = chart.configure_mesh();
-        mesh.light_line_style(TRANSPARENT).label_style(FONT).x_desc("number of the write").y_desc("address (GiB)").draw()?;
+        mesh.light_line_style(TRANSPARENT)
+            .label_style(FONT)
+            .x_desc("number of the write")
+            .y_desc("address (GiB)")
+            .draw()?;
         chart.draw_series(points.iter().map(|(n, at)| Circle::new((*n as f64, gib(*at)), 1, COLORS[0].filled())))?;
         Ok::<(), DrawingAreaErrorKind<std::io::Error>>(())
     })

@@ -28,7 +28,7 @@ function joules(v) {
 }
 // Against the control: red grew, blue shrank.
 function tint(v) {
-  const faint = 235 - Math.floor(Math.min(165, 165 * Math.abs(v) / Math.max(1, report.widest)));
+  const faint = 235 - Math.floor(Math.min(120, 120 * Math.abs(v) / Math.max(1, report.widest)));
   return v === 0 ? 'rgb(235,235,235)' : v > 0 ? `rgb(255,${faint},${faint})` : `rgb(${faint},${faint},255)`;
 }
 const share = (part, of) => `${(part * 100 / Math.max(1, of)).toFixed(1)} %`;

@@ -136,7 +136,9 @@ impl Files {
 fn of_runs(file: &Path, title: &str, graphs: &[Graph]) -> Result<(), Failure> {
     if !whole::is_plain(file) {
         let n = graphs.len();
-        return Err(format!("--flame {}: {n} runs need a file each: name a file, or end it in .html", file.display()).into());
+        return Err(
+            format!("--flame {}: {n} runs need a file each: name a file, or end it in .html", file.display()).into()
+        );
     }
     let mut seen: HashMap<String, usize> = HashMap::new();
     for graph in graphs {
@@ -149,7 +151,12 @@ fn of_runs(file: &Path, title: &str, graphs: &[Graph]) -> Result<(), Failure> {
         }
         let extension = file.extension().map_or_else(String::new, |e| format!(".{}", e.to_string_lossy()));
         let stem = file.file_stem().unwrap_or_default().to_string_lossy();
-        one(&file.with_file_name(format!("{stem}.{run}{extension}")), Format::Folded, title, std::slice::from_ref(graph))?;
+        one(
+            &file.with_file_name(format!("{stem}.{run}{extension}")),
+            Format::Folded,
+            title,
+            std::slice::from_ref(graph),
+        )?;
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ import sysconfig
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -79,8 +80,26 @@ class Children:
 
     def run(self, command: Sequence[str], cwd: str | None) -> subprocess.CompletedProcess[str]:
         """Starts a program and waits for it; ends it if the wait is interrupted."""
+        if threading.current_thread() is not threading.main_thread():
+            return self._run(command, cwd, [], threading.Event())
+        # Python handles signals in the main thread. Another one starts the program, so that none is started and not known.
+        own: list[subprocess.Popen[str]] = []
+        given_up = threading.Event()
+        with ThreadPoolExecutor(1) as pool:
+            try:
+                return pool.submit(self._run, command, cwd, own, given_up).result()
+            except BaseException:
+                given_up.set()
+                with self._lock:
+                    running = list(own)
+                _end(running, self.PATIENCE)
+                raise
+
+    def _run(
+        self, command: Sequence[str], cwd: str | None, own: list[subprocess.Popen[str]], given_up: threading.Event
+    ) -> subprocess.CompletedProcess[str]:
         with self._lock:
-            if self._stopped:
+            if self._stopped or given_up.is_set():
                 raise Error("interrupted", 1, command)
             # File names need not be UTF-8.
             child = subprocess.Popen(
@@ -93,11 +112,9 @@ class Children:
                 errors="replace",
             )
             self._running.add(child)
+            own.append(child)
         try:
             out, err = child.communicate()
-        except BaseException:
-            _end([child], self.PATIENCE)
-            raise
         finally:
             with self._lock:
                 self._running.discard(child)

@@ -221,10 +221,9 @@ class Sweep:
 
     def _repr_html_(self) -> str:
         """For notebooks: the runs, and whether the cache that :meth:`run` uses by default has them."""
-        place = _cache(None)
-        done = [_is_done(place / point.key) for point in self.points]
+        done = [_is_done(_cache(None) / point.key) for point in self.points]
         rows = [(point.name, "made" if made else "") for point, made in zip(self.points, done, strict=True)]
-        return table(f"{len(rows)} runs, {sum(done)} of them in {place}", ("run", ""), rows)
+        return table(f"{len(rows)} runs, {sum(done)} of them in the cache", ("run", ""), rows)
 
 
 def _tried(point: Point, cache: str, children: Children | None = None) -> Error | None:

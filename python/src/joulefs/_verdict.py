@@ -2,7 +2,8 @@
 
 The program judges the runs of one command. Runs that were made one by one, for a sweep, are judged here by the same rules
 (docs/comparing.md): each is compared with its control of the same seed, and a verdict needs an interval of 95 % without 0.
-Left out: pairs on different devices, of which only the program knows what both count.
+Left out: pairs on different devices, of which only the program knows what both count; and other prices within the ranges of
+the profile's numbers, hence "better at these prices".
 """
 
 from __future__ import annotations
@@ -46,14 +47,15 @@ def of_runs(runs: pd.DataFrame) -> list[Row]:
     rows: dict[str, dict[str, Any]] = {row["key"]: row for row in cast("list[Any]", runs.to_dict("records"))}
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in rows.values():
-        groups.setdefault(_but_seed(row["run"]), []).append(row)
+        groups.setdefault(_but_seed(row), []).append(row)
     has_controls = any(_text(row.get("control")) for row in rows.values())
     first = next(iter(groups.values()), [])
     return [_judged(name, group, rows, [] if has_controls or group is first else first) for name, group in groups.items()]
 
 
-def _but_seed(name: str) -> str:
-    return " ".join(word for word in name.split(" ") if not word.startswith("seed=")) or name
+def _but_seed(row: Mapping[str, Any]) -> str:
+    words = [word for word in str(row["run"]).split(" ") if not word.startswith("seed=")]
+    return " ".join(words) or str(row.get("profile"))
 
 
 def _text(value: object) -> str | None:
@@ -69,7 +71,7 @@ def _judged(name: str, group: list[dict[str, Any]], rows: dict[str, dict[str, An
     pairs = [(row, other) for row in group if (other := control(row)) is not None]
     judged: Row = {
         "run": name,
-        "against": _but_seed(pairs[0][1]["run"]) if pairs else None,
+        "against": _but_seed(pairs[0][1]) if pairs else None,
         "seeds": len(group),
         "mean_pj": sum(int(row["total_pj"]) for row in group) // len(group),
         **dict.fromkeys(("difference_percent", "low_percent", "high_percent")),
@@ -89,7 +91,8 @@ def _judged(name: str, group: list[dict[str, Any]], rows: dict[str, dict[str, An
     if half is None:
         return judged | {"difference_percent": mean, "verdict": "not judged: one seed"}
     low, high = mean - half, mean + half
-    verdict = "no difference seen" if low <= 0.0 <= high else "better" if high < 0.0 else "worse"
+    word = "better" if high < 0.0 else "worse"
+    verdict = "no difference seen" if low <= 0.0 <= high else f"{word} at these prices"
     return judged | {"difference_percent": mean, "low_percent": low, "high_percent": high, "verdict": verdict}
 
 

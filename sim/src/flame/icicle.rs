@@ -118,7 +118,7 @@ pub fn signed(beyond: i64) -> String {
 
 /// The colour of a difference, as of difffolded.pl: the more it grew the redder, the more it shrank the bluer.
 fn tint(beyond: i64, widest: u64) -> String {
-    let faint = 235 - (165.0 * beyond.unsigned_abs() as f64 / widest.max(1) as f64).min(165.0) as u8;
+    let faint = 235 - (120.0 * beyond.unsigned_abs() as f64 / widest.max(1) as f64).min(120.0) as u8;
     match beyond {
         0 => "rgb(235,235,235)".to_owned(),
         1.. => format!("rgb(255,{faint},{faint})"),
@@ -338,7 +338,7 @@ mod tests {
         assert_eq!(of, [("cleaning", Some(5)), ("nodes", Some(20)), ("user data", Some(-10))].into());
         assert_eq!((run.gone(&control), run.widest()), (Energy(7), 20));
         let text = svg(&run).into_string();
-        for part in ["fill:rgb(255,70,70)", "fill:rgb(153,153,255)", "-10.00 pJ against the control"] {
+        for part in ["fill:rgb(255,115,115)", "fill:rgb(175,175,255)", "-10.00 pJ against the control"] {
             assert!(text.contains(part), "no {part} in {text}");
         }
     }
