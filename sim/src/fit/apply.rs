@@ -9,10 +9,11 @@ use nalgebra::SMatrix;
 use toml_edit::{DocumentMut, Item, TableLike, value};
 
 use super::FitError;
+use super::fitted::Fit;
 use super::outliers::Outlier;
 use super::parameters::{N, Parameters};
 use super::probe::probe;
-use super::solve::{Comparison, Fit};
+use super::solve::Comparison;
 use device::energy::profile::{DeviceSpec, FlashSpec, Profile, ProfileError, Unit};
 use device::energy::{Energy, Nanos};
 
@@ -298,7 +299,8 @@ fn take_table(table: &mut dyn TableLike, other: &toml::Value, why: &str) {
     let range = other.get("range").and_then(toml::Value::as_array).cloned();
     if let (Some(number), Some(other)) = (table.get_mut("value"), other.get("value").and_then(toml::Value::as_float)) {
         let own = number.as_float().or_else(|| number.as_integer().map(|n| n as f64));
-        if own.is_none_or(|own| (own - other).abs() <= own.abs() * 1e-9) {
+        // The model rounds to whole units, far behind the digits of a file.
+        if own.is_none_or(|own| digits(own) == digits(other)) {
             return;
         }
         *number = value(digits(other));

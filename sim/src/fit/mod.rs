@@ -5,6 +5,7 @@
 //! them into a profile. Left out: measuring.
 
 mod apply;
+mod fitted;
 mod outliers;
 mod parameters;
 mod probe;
@@ -12,11 +13,12 @@ mod rows;
 mod solve;
 
 pub use apply::{Data, calibrate};
+pub use fitted::Fit;
 pub use outliers::Outlier;
 pub use parameters::{Parameter, Parameters};
 pub use probe::{Probe, Timed, probe};
 pub use rows::{Measured, Row, Rows};
-pub use solve::{Comparison, Fit, Quality};
+pub use solve::{Comparison, Quality};
 
 use std::path::PathBuf;
 
