@@ -108,16 +108,16 @@ impl Metered {
         )
     }
 
-    /// What was spent, for a volume's report, in microjoules: the total, each component, and cleaning, which has these
+    /// What was spent, for a volume's report, in picojoules: the total, each component, and cleaning, which has these
     /// causes.
     pub fn report(&self, cleaning: &[u8]) -> Vec<(String, String)> {
         let out = self.device.look(|ledger| {
-            let mut out = vec![("uj_total".to_owned(), ledger.total())];
-            out.extend(Component::ALL.map(|c| (format!("uj_{}", c.text().to_lowercase()), ledger.component(c))));
-            out.push(("uj_cleaning".to_owned(), cleaning.iter().map(|c| ledger.cause(*c)).sum()));
+            let mut out = vec![("total_pj".to_owned(), ledger.total())];
+            out.extend(Component::ALL.map(|c| (format!("{}_pj", c.text().to_lowercase()), ledger.component(c))));
+            out.push(("cleaning_pj".to_owned(), cleaning.iter().map(|c| ledger.cause(*c)).sum()));
             out
         });
-        out.into_iter().map(|(name, energy)| (name, (energy.0 / 1_000_000).to_string())).collect()
+        out.into_iter().map(|(name, energy)| (name, energy.0.to_string())).collect()
     }
 
     /// A ledger as text: JSON if the file's name ends in `.json`, otherwise tables.

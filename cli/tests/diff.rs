@@ -54,7 +54,7 @@ fn shares_come_with_bars_and_residuals() {
         let (share, bar) = number(&value["components"][c]["percent"]);
         assert!((share - percent).abs() < 1e-6 && bar > 0.1 && bar < 3.0, "{share} +- {bar}");
     }
-    assert_eq!(number(&value["runs"][1]["measured_joules"]).0.round(), 13.0);
+    assert_eq!((number(&value["runs"][1]["measured_pj"]).0 / 1e12).round(), 13.0);
     assert_eq!(
         (value["confidence_percent"].as_u64(), value["runs"][2]["contradicted"].as_bool()),
         (Some(95), Some(false))

@@ -24,6 +24,21 @@ fn a_page_draws_what_it_carries_and_comes_closer() {
 }
 
 #[test]
+fn a_comparison_draws_each_run_and_colours_what_differs_from_the_control() {
+    let room = Room::new();
+    let page = room.path("compared.html");
+    let settings = concat!(env!("CARGO_MANIFEST_DIR"), "/../recordings/settings.rec");
+    done(&["trace", "replay", settings, "--compare", "delta=off,on", "--flame", page.to_str().unwrap()]);
+    let html = fs::read_to_string(&page).unwrap();
+    assert_eq!(html.matches("<svg class=\"icicle\"").count(), 1, "the control has its own colours");
+    let (_, compared) = html.split_once("<svg class=\"icicle compared\"").unwrap();
+    assert!(
+        compared.contains("fill:rgb(255,") && compared.contains(",255)\"") && compared.contains("against the control")
+    );
+    browser::looked_at(&room, &page, 1300, CHECK);
+}
+
+#[test]
 fn a_command_that_fails_leaves_no_page() {
     let room = Room::new();
     let (page, trace) = (room.path("flame.html"), room.text("none.csv"));

@@ -79,7 +79,7 @@ fn people_and_machines_are_told_the_same() {
     fits(&text);
 
     let (code, all) = json(&["inspect", &image]);
-    assert_eq!((code, &all["schema"], &all["schema_version"]), (0, &"joulefs-inspect".into(), &1.into()));
+    assert_eq!((code, &all["schema"], &all["schema_version"]), (0, &"joulefs-inspect".into(), &2.into()));
     assert_eq!(all["damage"], Value::Array(Vec::new()));
     let databases = lines.iter().find(|l| l.starts_with("databases")).unwrap();
     let group = all["groups"].as_array().unwrap().iter().find(|g| g["name"] == "databases").unwrap();

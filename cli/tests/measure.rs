@@ -46,13 +46,13 @@ fn joules_are_those_of_the_command_and_its_exit_code_is_passed_on() {
     let value: Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!((value["exit_code"].as_i64(), value["command"][0].as_str()), (Some(7), Some("sh")));
     assert_eq!(
-        (value["domains"][0]["name"].as_str(), value["domains"][0]["joules"].as_f64()),
-        (Some("package-0"), Some(3.0))
+        (value["domains"][0]["name"].as_str(), value["domains"][0]["pj"].as_u64()),
+        (Some("package-0"), Some(3_000_000_000_000))
     );
     assert_eq!(value["domains"][1]["name"], "package-0/core");
-    assert_eq!(value["domains"][1]["joules"], 2.0);
-    let seconds = value["seconds"].as_f64().unwrap();
-    assert!((value["domains"][0]["mean_watts"].as_f64().unwrap() * seconds - 3.0).abs() < 1e-9);
+    assert_eq!(value["domains"][1]["pj"], 2_000_000_000_000_u64);
+    let seconds = value["time_ns"].as_u64().unwrap() as f64 / 1e9;
+    assert!((value["domains"][0]["mean_uw"].as_u64().unwrap() as f64 / 1e6 * seconds - 3.0).abs() < 1e-5);
 }
 
 #[test]
@@ -71,10 +71,10 @@ fn the_machine_at_rest_is_taken_off() {
     let value: Value = serde_json::from_str(&ran.out).unwrap();
     // The simulated machine counts nothing when idle.
     assert_eq!(
-        (value["domains"][0]["idle_watts"].as_f64(), value["domains"][0]["joules_above_idle"].as_f64()),
-        (Some(0.0), Some(3.0))
+        (value["domains"][0]["idle_uw"].as_u64(), value["domains"][0]["above_idle_pj"].as_i64()),
+        (Some(0), Some(3_000_000_000_000))
     );
-    assert!(value["idle_seconds"].as_f64().unwrap() >= 1.0);
+    assert!(value["idle_ns"].as_u64().unwrap() >= 1_000_000_000);
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn who_wants_it_stopped_stops_the_command_and_still_gets_the_joules() {
     let script = format!("trap '{}' TERM; kill -TERM $PPID; while :; do sleep 0.01; done", spends(machine.path()));
     let ran = measure(machine.path(), &["--json"], &script);
     assert_eq!(ran.code, 7, "{}", ran.err);
-    assert!(ran.out.contains("\"joules\": 3.0"), "{}", ran.out);
+    assert!(ran.out.contains("\"pj\": 3000000000000"), "{}", ran.out);
 }
 
 #[test]

@@ -39,8 +39,36 @@ impl Walk {
         assert_eq!(value["schema"], format!("joulefs-{}", command.replace(' ', "-")), "{command} {args:?}");
         assert_eq!(value["schema_version"].as_u64(), Some(version), "{command} {args:?}");
         assert_eq!(ran.out.matches("\"schema\":").count(), 1, "{command} {args:?}");
+        // Settings of a mount are in the units in which they are set.
+        if command != "ctl" {
+            assert_eq!(other_units(&value), [""; 0], "{command} {args:?}");
+        }
         self.seen.insert(command.to_owned());
         value
+    }
+}
+
+/// Keys of numbers that are energies not in picojoules, powers not in microwatts, or times not in nanoseconds.
+fn other_units(value: &Value) -> Vec<String> {
+    const OTHERS: [&str; 20] = [
+        "j", "joule", "joules", "mj", "uj", "nj", "energy", "w", "watt", "watts", "mw", "nw", "power", "s", "secs",
+        "seconds", "ms", "us", "time", "took",
+    ];
+    let is_number = |v: &Value| v.is_number() || v.as_array().is_some_and(|list| list.iter().any(Value::is_number));
+    match value {
+        Value::Object(map) => map
+            .iter()
+            // Notes are counts, named by what is counted.
+            .filter(|(key, _)| *key != "notes")
+            .flat_map(|(key, v)| {
+                let words: Vec<&str> = key.rsplit('_').collect();
+                let is_rate = words.get(1) == Some(&"per");
+                let own = (is_number(v) && !is_rate && OTHERS.contains(&words[0])).then(|| key.clone());
+                own.into_iter().chain(other_units(v))
+            })
+            .collect(),
+        Value::Array(list) => list.iter().flat_map(other_units).collect(),
+        _ => Vec::new(),
     }
 }
 

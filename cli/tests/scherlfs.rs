@@ -65,7 +65,7 @@ fn what_a_mount_spent_is_told_by_its_own_causes_and_by_file_to_the_picojoule() {
     fs::create_dir(mnt.join("dir")).unwrap();
     fs::rename(mnt.join("moves"), mnt.join("dir/moved")).unwrap();
     let report = done(&["ctl", &dir, "stat"]);
-    assert!(report.contains("uj_total") && report.contains("free_blocks"), "{report}");
+    assert!(report.contains("total_pj") && report.contains("free_blocks"), "{report}");
     let account = json(&["--json", "top", &dir, "--once"]);
     done(&["unmount", &dir]);
     let ledger: Value = serde_json::from_slice(&fs::read(&ledger).unwrap()).unwrap();

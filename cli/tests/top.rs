@@ -67,14 +67,20 @@ fn refreshes_add_up_and_end_with_what_a_replay_says() {
         let all = lines(&["top", "--from", &file, "--no-wait", "--delay", "0.1"]);
         assert!(all.len() > 2, "{name}: {} refreshes", all.len());
         assert!(all[..all.len() - 1].iter().all(|l| l["ended"] == false) && all[all.len() - 1]["ended"] == true);
-        let (mut joules, mut last) = (0.0, 0);
+        let (mut joules, mut last, mut seconds) = (0.0, 0, 0.0);
         for line in &all {
-            joules += line["watts"].as_f64().unwrap() * line["interval_s"].as_f64().unwrap();
+            let interval = line["interval_ns"].as_u64().unwrap() as f64 / 1e9;
+            joules += line["power_uw"].as_u64().unwrap() as f64 / 1e6 * interval;
+            seconds += interval;
             let total = line["total_pj"].as_u64().unwrap();
             assert!(total >= last, "{name}: joules went back");
             last = total;
         }
-        assert!((joules - last as f64 / 1e12).abs() < 1e-9, "{name}: {joules} J in refreshes, {last} pJ in all");
+        // Powers are whole microwatts.
+        assert!(
+            (joules - last as f64 / 1e12).abs() < 1e-6 * seconds,
+            "{name}: {joules} J in refreshes, {last} pJ in all"
+        );
         let disk = &all[all.len() - 1]["disks"][0];
         let replay = json(&["trace", "replay", &file, "--of", disk["device"].as_str().unwrap()]);
         assert_eq!(disk["replay_pj"], replay["total_pj"], "{name}");
@@ -201,7 +207,7 @@ fn counters_are_scraped_while_a_recording_is_played_and_a_signal_ends_it_cleanly
         .filter(|l| l.starts_with("joulefs_joules_total{device=\"8,0\""))
         .map(|l| l.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap())
         .sum();
-    assert!(counted >= line["joules"].as_f64().unwrap() * 0.999, "{counted} {line}");
+    assert!(counted >= line["total_pj"].as_u64().unwrap() as f64 / 1e12 * 0.999, "{counted} {line}");
     assert!(body.contains("process=\"reader\",component=\"storage\""), "{body}");
     assert!(scrape("POST").starts_with("HTTP/1.0 405 "));
     // Not the terminal's signal, which a shell ignores for background processes.

@@ -165,7 +165,7 @@ fn what_was_spent_is_what_the_ledger_says_at_unmount_to_the_picojoule() {
         m.write("gone", 9000);
         fs::remove_file(m.room.path("mnt/gone")).unwrap();
         let mut sums: BTreeMap<String, u64> = BTreeMap::new();
-        let (mut joules, mut first) = (0.0, None);
+        let (mut joules, mut seconds, mut first) = (0.0, 0.0, None);
         for _ in 0..4 {
             let line = top.line();
             let mount = mount_of(&line);
@@ -173,13 +173,16 @@ fn what_was_spent_is_what_the_ledger_says_at_unmount_to_the_picojoule() {
             for (file, since) in rows(&mount["files"], "file", "since_pj") {
                 *sums.entry(file).or_default() += since;
             }
-            joules += line["watts"].as_f64().unwrap() * line["interval_s"].as_f64().unwrap();
+            let interval = line["interval_ns"].as_u64().unwrap() as f64 / 1e9;
+            joules += line["power_uw"].as_u64().unwrap() as f64 / 1e6 * interval;
+            seconds += interval;
         }
         let line = top.line();
         let mount = mount_of(&line);
         // Refreshes add up, by file, too.
         let expected = (pj(&mount["pj"]) - pj(&mount["since_pj"]) - first.unwrap()) as f64 / 1e12;
-        assert!((joules - expected).abs() < 1e-9, "{joules} J in refreshes, {expected} J in all");
+        // Powers are whole microwatts.
+        assert!((joules - expected).abs() < 1e-6 * seconds, "{joules} J in refreshes, {expected} J in all");
         let files = rows(&mount["files"], "file", "pj");
         for name in ["/one", "/dir/two", "<deleted> /gone"] {
             assert!(files.get(name).is_some_and(|all| *all >= sums[name] && sums[name] > 0), "{name}: {files:#?}");

@@ -54,7 +54,8 @@ both = {name: jf.replay(f"recordings/chat-{name}.rec", profile="kirin9000-ufs31"
 # %%
 axes = None
 for name, one in both.items():
-    axes = one.timeline().plot(x="time_s", y="joules", label=name, ax=axes, figsize=(8, 3), ylabel="joules so far")
+    axes = one.timeline().plot(x="time_s", y="joules", label=name, ax=axes, figsize=(8, 3),
+                               xlabel="time (s)", ylabel="energy so far (J)")
 
 # %% [markdown]
 # How long did an `fdatasync` take?

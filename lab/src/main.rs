@@ -34,7 +34,7 @@ struct Cli {
 }
 
 /// Commands that print an object, and the version of its schema.
-const SCHEMAS: &[Schema] = &[("lab papers", 2), ("lab report", 1), ("lab show", 1)];
+const SCHEMAS: &[Schema] = &[("lab papers", 2), ("lab report", 1), ("lab show", 2)];
 
 fn main() -> ExitCode {
     program::begin(env!("JOULEFS_SOURCES"));

@@ -70,10 +70,13 @@ pub struct Costs {
     /// Free segments at the end of the measurement.
     pub held: u64,
     /// Energy during the measurement.
+    #[serde(rename = "measured_pj", alias = "measured")]
     pub measured: Energy,
     /// Energy of the work after.
+    #[serde(rename = "after_pj", alias = "after")]
     pub after: Energy,
     /// The sum of both.
+    #[serde(rename = "in_all_pj", alias = "in_all")]
     pub in_all: Energy,
 }
 

@@ -19,7 +19,7 @@ def test_rows_of_experiments_are_read_as_those_of_replays(tmp_path: Path) -> Non
     ran = subprocess.run([LAB, "--json", "run", "gc-bound", *words, "--parquet", tmp_path / "rows"], capture_output=True, check=True)
     answer = json.loads(ran.stdout)
     phases = [phase for variant in answer[0]["outcome"]["variants"] for phase in variant["phases"]]
-    totals = [sum(spent["energy"] for spent in phase["spent"]) for phase in phases]
+    totals = [sum(spent["pj"] for spent in phase["spent"]) for phase in phases]
     rows = pq.read_table(tmp_path / "rows/energy.parquet").to_pylist()
     assert [sum(row["pj"] for row in rows if row["run"] == number) for number in range(len(phases))] == totals
     result = jf.read(tmp_path / "rows")

@@ -65,5 +65,5 @@ def test_frames_have_the_sums_of_the_rows() -> None:
     # Watts over the time between two rows are the joules between them.
     for _, one in whole.groupby("run"):
         joules = (one["watts"] * one["time_s"].diff()).sum()
-        assert joules == pytest.approx(one["joules"].iloc[-1] - one["joules"].iloc[0], rel=1e-9)
+        assert joules == pytest.approx(one["joules"].iloc[-1] - one["joules"].iloc[0], rel=1e-5)
     assert set(result.latency()["run"]) == set(runs["run"])

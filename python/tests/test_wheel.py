@@ -24,7 +24,7 @@ t.stat().operations
 r = jf.replay(t, profile=["kirin9000-ufs31", "galaxy-nexus-emmc"], full=[False, True])
 e = r.energy()
 e.pivot_table("joules", "run", "cause", "sum").plot.barh(stacked=True)
-r.timeline().plot(x="time_s", y="watts")
+r.timeline().set_index("time_s").groupby("run")["watts"].plot(legend=True)
 s = jf.sweep("app.strace", gc=["atgc", "fagc"], age="phone-year", seed=range(20))
 s.run(engine="joblib", cache="runs/")
 jf.inspect("phone.img").files.nlargest(20, "dof")

@@ -2,12 +2,12 @@
 //!
 //! Left out: which plots a page has ([`crate::recording`], the laboratory's report).
 
-use device::energy::Component;
+use device::energy::Energy;
 use maud::{Markup, PreEscaped, html};
 use plotters::coord::ranged1d::SegmentValue;
 use plotters::prelude::*;
 
-use crate::result::{Histogram, Phase};
+use crate::result::{Histogram, Phase, Sample};
 
 /// A plot that could not be drawn.
 #[derive(Debug, thiserror::Error)]
@@ -98,7 +98,7 @@ pub fn stacked(what: &str, bars: &[Bar], kinds: &[&str]) -> Result<String, PlotE
                 SegmentValue::CenterOf(i) if *i < count => bars[count - 1 - i].name.clone(),
                 _ => String::new(),
             })
-            .x_desc("mJ for each MB read or written")
+            .x_desc("energy for each MB read or written (mJ)")
             .draw()?;
         for (i, bar) in bars.iter().rev().enumerate() {
             let mut from = 0.0;
@@ -156,7 +156,7 @@ pub fn histogram(variant: &str, h: &Histogram) -> Result<String, PlotError> {
     sheet(&h.name, 280, |area| {
         let mut chart = ChartBuilder::on(area)
             .caption(format!("{}: {variant}", h.name), ("sans-serif", 16))
-            .x_label_area_size(30)
+            .x_label_area_size(45)
             .y_label_area_size(70)
             .margin_right(20)
             .build_cartesian_2d((0..count - 1).into_segmented(), (0.5..most.max(2.0)).log_scale())?;
@@ -171,7 +171,8 @@ pub fn histogram(variant: &str, h: &Histogram) -> Result<String, PlotError> {
                 _ => String::new(),
             })
             .y_label_formatter(&|y| format!("{y:.0}"))
-            .y_desc(&h.unit)
+            .x_desc(&h.by)
+            .y_desc(format!("{} (log scale)", h.unit))
             .draw()?;
         for (i, (_, n)) in h.bars.iter().enumerate().filter(|(_, (_, n))| *n > 0) {
             let corners = [(SegmentValue::Exact(i), 0.5), (SegmentValue::Exact(i + 1), *n as f64)];
@@ -183,13 +184,15 @@ pub fn histogram(variant: &str, h: &Histogram) -> Result<String, PlotError> {
     })
 }
 
-/// How a phase's energy added up.
-pub fn over_time(name: &str, p: &Phase) -> Result<String, PlotError> {
-    let points = |c: &Component| {
-        let later = p.timeline.iter().map(|s| (s.at.0 as f64 / 1e9, s.spent[*c as usize].millijoules()));
+/// How the energy of several runs added up, a line for each; at most [`KINDS`] runs.
+pub fn over_time(name: &str, runs: &[(&str, &Phase)]) -> Result<String, PlotError> {
+    let points = |(_, p): &(&str, &Phase)| {
+        let so_far = |s: &Sample| s.spent.iter().copied().sum::<Energy>().millijoules();
+        let later = p.timeline.iter().map(|s| (s.at.0 as f64 / 1e9, so_far(s)));
         std::iter::once((0.0, 0.0)).chain(later).collect()
     };
-    lines(name, "mJ so far", &Component::ALL.map(Component::text), &Component::ALL.each_ref().map(points))
+    let names: Vec<&str> = runs.iter().map(|(run, _)| *run).collect();
+    lines(name, "energy so far (mJ)", &names, &runs.iter().map(points).collect::<Vec<_>>())
 }
 
 /// Several amounts over time, a line each: bytes in stretches of so many nanoseconds.
@@ -198,7 +201,7 @@ pub fn rates(name: &str, step_ns: u64, amounts: &[(&str, &[u64])]) -> Result<Str
     let rate = |(n, bytes): (usize, &u64)| ((n as f64 + 0.5) * step, *bytes as f64 / 1_048_576.0 / step);
     let names: Vec<&str> = amounts.iter().map(|(name, _)| *name).collect();
     let points: Vec<Vec<_>> = amounts.iter().map(|(_, list)| list.iter().enumerate().map(rate).collect()).collect();
-    lines(name, "MB a second", &names, &points)
+    lines(name, "rate (MB/s)", &names, &points)
 }
 
 /// Lines over seconds.
@@ -213,7 +216,13 @@ fn lines(name: &str, unit: &str, names: &[&str], points: &[Vec<(f64, f64)>]) -> 
             .y_label_area_size(80)
             .margin_right(20)
             .build_cartesian_2d(0.0..end, 0.0..top)?;
-        chart.configure_mesh().light_line_style(TRANSPARENT).label_style(FONT).x_desc("seconds").y_desc(unit).draw()?;
+        chart
+            .configure_mesh()
+            .light_line_style(TRANSPARENT)
+            .label_style(FONT)
+            .x_desc("time (s)")
+            .y_desc(unit)
+            .draw()?;
         for (i, line) in points.iter().enumerate() {
             chart.draw_series(LineSeries::new(line.iter().copied(), COLORS[i].stroke_width(2)))?;
         }
@@ -242,7 +251,7 @@ pub fn by_cache_size(
         let mut mesh = chart.configure_mesh();
         mesh.light_line_style(TRANSPARENT)
             .label_style(FONT)
-            .x_desc("pages in the cache")
+            .x_desc("pages in the cache (log scale)")
             .y_desc("pages moved")
             .draw()?;
         for (i, (_, list)) in amounts.iter().enumerate() {
@@ -273,7 +282,11 @@ pub fn scatter(name: &str, points: &[(u64, u64)]) -> Result<String, PlotError> {
             .margin_right(20)
             .build_cartesian_2d(0.0..end, 0.0..top)?;
         let mut mesh = chart.configure_mesh();
-        mesh.light_line_style(TRANSPARENT).label_style(FONT).x_desc("write").y_desc("address, GiB").draw()?;
+        mesh.light_line_style(TRANSPARENT)
+            .label_style(FONT)
+            .x_desc("number of the write")
+            .y_desc("address (GiB)")
+            .draw()?;
         chart.draw_series(points.iter().map(|(n, at)| Circle::new((*n as f64, gib(*at)), 1, COLORS[0].filled())))?;
         Ok::<(), DrawingAreaErrorKind<std::io::Error>>(())
     })

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use device::Rng;
 use device::energy::profile::Profile;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use trace::TraceError;
 use trace::block::DeviceId;
 use trace::requests::{Requests, Seen};
@@ -28,7 +28,7 @@ const SEED: u64 = 1;
 const FILE_BYTES: u64 = 64 << 20;
 
 /// Microjoules for each kilobyte (1,024 bytes) of files read or written.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prices {
     /// Reading in order.
@@ -82,7 +82,7 @@ impl Prices {
 }
 
 /// One kind of request and its price.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Priced {
     /// Which.
     pub kind: &'static str,

@@ -27,7 +27,7 @@ fn table(head: &[&str], rows: &[Vec<String>]) -> Markup {
 
 fn sizes(what: &str, classes: &[(u64, u64)]) -> Result<Markup, PlotError> {
     let bars = classes.iter().map(|(from, n)| (bytes(*from), *n)).collect();
-    let histogram = Histogram { name: "size from".into(), unit: "how many".into(), bars };
+    let histogram = Histogram { name: "sizes".into(), by: "size, from".into(), unit: "count".into(), bars };
     Ok(plots::drawn(&plots::histogram(what, &histogram)?))
 }
 

@@ -17,6 +17,9 @@ use crate::account::{self, Account, Amount};
 pub struct Histogram {
     /// Subject.
     pub name: String,
+    /// What the classes are, with their unit.
+    #[serde(default)]
+    pub by: String,
     /// Unit of the counts.
     pub unit: String,
     /// Classes and counts, in order.
@@ -28,9 +31,8 @@ impl Histogram {
     pub fn of_free_space(free: &FreeFragments, when: &str) -> Self {
         let bars = free.count.iter().enumerate().map(|(level, n)| (FreeFragments::name(level), *n));
         Histogram {
-            name: format!(
-                "pieces of free space by size, {when} (L1 is 4 KB, each level twice the one before, L9 over 512 KB)"
-            ),
+            name: format!("pieces of free space by size, {when}"),
+            by: "size (L1 is 4 KB, each level twice the one before, L9 over 512 KB)".into(),
             unit: "pieces".into(),
             bars: bars.collect(),
         }
@@ -54,6 +56,7 @@ pub struct Spending {
     /// The part.
     pub part: Part,
     /// The energy.
+    #[serde(rename = "pj", alias = "energy")]
     pub energy: Energy,
 }
 
@@ -67,6 +70,7 @@ pub struct Owned {
     /// The part.
     pub part: Part,
     /// The energy.
+    #[serde(rename = "pj", alias = "energy")]
     pub energy: Energy,
 }
 
@@ -81,6 +85,7 @@ pub struct OperationCost {
     /// Number of operations.
     pub count: u64,
     /// Their total energy.
+    #[serde(rename = "pj", alias = "energy")]
     pub energy: Energy,
 }
 
@@ -103,8 +108,10 @@ pub struct Traffic {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sample {
     /// Time since the phase began.
+    #[serde(rename = "at_ns", alias = "at")]
     pub at: Nanos,
     /// By component, in the order of [`Component::ALL`].
+    #[serde(rename = "spent_pj", alias = "spent")]
     pub spent: [Energy; Component::ALL.len()],
 }
 
@@ -142,12 +149,14 @@ pub struct Phase {
     /// Bytes that the work requested or processed.
     pub bytes: u64,
     /// Duration.
+    #[serde(rename = "took_ns", alias = "took")]
     pub took: Nanos,
     /// All energy spent, by cause and part.
     pub spent: Vec<Spending>,
     /// The same by type of operation.
     pub operations: Vec<OperationCost>,
     /// The same by inode: the most expensive ones; the rest under 0, with energy that belongs to no inode.
+    #[serde(rename = "owners_pj", alias = "owners")]
     pub owners: Vec<(u64, Energy)>,
     /// The same by inode, cause and part, for the same inodes; empty if owners are foreign.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

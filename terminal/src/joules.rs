@@ -53,6 +53,11 @@ pub fn energies(line: &Line) -> Map<String, Value> {
     row
 }
 
+/// Joules as whole picojoules for machines; a difference may be negative.
+pub fn picojoules(joules: f64) -> i64 {
+    (joules * 1e12).round() as i64
+}
+
 /// Formats nanoseconds for people.
 pub fn time(nanos: u64) -> String {
     sim::words::time(nanos).replace('µ', "u")

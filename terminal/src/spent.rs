@@ -165,7 +165,6 @@ impl Spent {
         out.insert("time_ns".into(), json!(self.took));
         out.insert("total_pj".into(), json!(self.ledger.total().0));
         out.insert("range_pj".into(), json!([self.range.low.0, self.range.high.0]));
-        out.insert("joules".into(), json!(self.ledger.total().joules()));
         out.insert("components_pj".into(), components.into());
         out.insert("parts_pj".into(), parts.into());
         let cause = |c: &CauseLine| {

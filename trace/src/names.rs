@@ -150,7 +150,8 @@ pub fn missing_details(others: &OtherCounts) -> Vec<String> {
 /// The number of invalid lines that were skipped, with the first one, as text; empty for most recordings.
 pub fn invalid_lines(others: &OtherCounts) -> Vec<String> {
     let all = others.iter().filter(|(name, _)| name.starts_with(INVALID));
-    all.map(|(name, n)| format!("{n} {name}")).collect()
+    let one = |name: &str| name.replacen("lines skipped, the first is", "line skipped:", 1);
+    all.map(|(name, n)| format!("{n} {}", if *n == 1 { one(name) } else { name.clone() })).collect()
 }
 
 /// Adds one.

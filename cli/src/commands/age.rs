@@ -9,6 +9,7 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use device::energy::Nanos;
 use device::{Access, BLOCK, BlockDevice, FileDevice, Fingerprint};
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
@@ -343,7 +344,7 @@ impl Aged {
             "files_made": self.done.files_made,
             "files_deleted": self.done.files_deleted,
             "bytes_written": self.done.bytes_written,
-            "virtual_seconds": self.done.took.as_secs_f64(),
+            "virtual_ns": Nanos::from_duration(self.done.took),
             "memory_bytes": self.held,
             "free_fragments": fragments::json(&self.free),
         })

@@ -424,7 +424,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         if !flames.is_empty() {
             let flame = names::of_volume(&spent.ledger, flames.depth(), &*image.vol);
             let title = format!("{} on {}", path.display(), spent.profile);
-            let graph = Graph { name: spent.profile.clone(), flame, took: spent.took };
+            let graph = Graph { name: spent.profile.clone(), flame, took: spent.took, control: None };
             written = written.and(flames.write(&output::plain(&title), &[graph]));
         }
         if args.foreground {

@@ -189,7 +189,10 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     };
     if let Some(flame) = outcome.flame.take() {
         let title = format!("{} on {}", args.file.display(), profile.name);
-        flames.write(&output::plain(&title), &[Graph { name: profile.name.clone(), flame, took: outcome.took }])?;
+        flames.write(
+            &output::plain(&title),
+            &[Graph { name: profile.name.clone(), flame, took: outcome.took, control: None }],
+        )?;
     }
     Ok(match print(&profile, outcome, as_json) {
         Ok(()) => ExitCode::SUCCESS,

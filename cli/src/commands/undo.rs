@@ -131,7 +131,7 @@ fn list(path: &Path, as_json: bool) -> Result<(), Failure> {
             .map(|(n, e)| {
                 let changes: Vec<_> =
                     words(e).into_iter().map(|(what, path)| json!({ "what": what, "path": path })).collect();
-                json!({ "last": n + 1, "transaction": e.seq, "seconds": e.secs, "changes": changes })
+                json!({ "last": n + 1, "transaction": e.seq, "time": format!("{}.000000000", e.secs), "changes": changes })
             })
             .collect();
         output::print(&json!({ "image": path.display().to_string(), "changes": all }));

@@ -1,7 +1,8 @@
 'use strict';
 // Draws the icicle anew from the tree that the page carries: of the frame one looks at closely, from its own width on.
-(() => {
-const $ = id => document.getElementById(id);
+// A page has a graph for each run; the ids of their elements end with the run's number, but those of the first.
+function graph(end) {
+const $ = id => document.getElementById(id + end);
 const report = JSON.parse($('report').textContent);
 const picture = $('picture');
 if (!picture) return;
@@ -12,7 +13,7 @@ const all = report.tree.v;
 // Every frame with the one above it, in order from top to bottom and from left to right.
 const frames = [];
 (function walk(node, up, row) {
-  const frame = { text: node.n, kind: node.k, value: node.v, up, row, below: [], at: frames.length };
+  const frame = { text: node.n, kind: node.k, value: node.v, beyond: node.d, up, row, below: [], at: frames.length };
   frames.push(frame);
   for (const child of node.c || []) frame.below.push(walk(child, frame, row + 1));
   return frame;
@@ -25,6 +26,11 @@ function joules(v) {
   const [by, unit] = steps.filter(([by]) => v >= by).pop();
   return `${(v / by).toFixed(2)} ${unit}`;
 }
+// Against the control: red grew, blue shrank.
+function tint(v) {
+  const faint = 235 - Math.floor(Math.min(120, 120 * Math.abs(v) / Math.max(1, report.widest)));
+  return v === 0 ? 'rgb(235,235,235)' : v > 0 ? `rgb(255,${faint},${faint})` : `rgb(${faint},${faint},255)`;
+}
 const share = (part, of) => `${(part * 100 / Math.max(1, of)).toFixed(1)} %`;
 function path(frame) {
   const names = [];
@@ -34,12 +40,13 @@ function path(frame) {
 function told(frame) {
   let text = `${path(frame)}: ${joules(frame.value)}, ${share(frame.value, all)} of all`;
   if (state.root.up && frame.row > state.root.row) text += `, ${share(frame.value, state.root.value)} of ${state.root.text}`;
+  if (frame.beyond !== undefined) text += `, ${frame.beyond < 0 ? '-' : '+'}${joules(Math.abs(frame.beyond))} against ${report.control.name}`;
   return text;
 }
 
 const state = { root: frames[0], chosen: frames[0], hits: new Set(), word: '' };
 const svg = document.createElementNS(SVG, 'svg');
-svg.setAttribute('class', 'icicle live');
+svg.setAttribute('class', report.control ? 'icicle live compared' : 'icicle live');
 svg.setAttribute('width', '100%');
 svg.setAttribute('tabindex', '0');
 svg.setAttribute('role', 'tree');
@@ -76,13 +83,14 @@ function draw() {
     el.setAttribute('y', frame.row * report.row);
     el.setAttribute('width', `${Math.max(p.width * 100 - 50 / wide, p.width * 50)}%`);
     el.setAttribute('height', report.row - 1);
-    el.setAttribute('id', `f${frame.at}`);
+    el.setAttribute('id', `f${frame.at}${end}`);
     el.setAttribute('role', 'treeitem');
     el.setAttribute('aria-level', frame.row + 1);
     el.setAttribute('aria-label', told(frame));
     const rect = document.createElementNS(SVG, 'rect');
     rect.setAttribute('width', '100%');
     rect.setAttribute('height', '100%');
+    if (frame.beyond !== undefined) rect.style.fill = tint(frame.beyond);
     el.append(rect);
     if (width >= 16) {
       const text = document.createElementNS(SVG, 'text');
@@ -99,7 +107,7 @@ function draw() {
     return el;
   });
   svg.replaceChildren(...made);
-  svg.setAttribute('aria-activedescendant', `f${state.chosen.at}`);
+  svg.setAttribute('aria-activedescendant', `f${state.chosen.at}${end}`);
   $('out').disabled = !state.root.up;
 }
 function tip(frame, e) {
@@ -160,7 +168,7 @@ svg.addEventListener('keydown', e => {
   e.preventDefault();
   to();
 });
-addEventListener('keydown', e => {
+if (!end) addEventListener('keydown', e => {
   if (e.key === '/' && e.target !== $('word')) { e.preventDefault(); $('word').focus(); }
 });
 function search() {
@@ -185,5 +193,6 @@ addEventListener('resize', draw);
 $('search').hidden = $('keys').hidden = false;
 draw();
 tell();
+}
+for (let n = 0; document.getElementById(`graph${n ? '-' + n : ''}`); n++) graph(n ? `-${n}` : '');
 document.body.dataset.drawn = 'true';
-})();

@@ -6,6 +6,7 @@
 pub mod names;
 mod page;
 
+use std::collections::HashMap;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -30,7 +31,8 @@ enum Format {
 pub struct FlameArgs {
     /// Write a flame graph of the joules to this file: directories, file (or process), cause, component. The file's
     /// ending selects the format: .folded or .txt (stacks and picojoules, for flamegraph.pl and inferno), .json (for
-    /// speedscope), .html (a page). May be given several times.
+    /// speedscope), .html (a page). May be given several times. Of a comparison, each run has its own picture, profile
+    /// or file (RUN is inserted before the ending); in a page, colours show the difference to the control.
     #[arg(long, value_name = "FILE")]
     flame: Vec<PathBuf>,
     /// Format of the --flame files, whatever their names.
@@ -92,6 +94,8 @@ pub struct Graph {
     pub flame: Flame,
     /// Elapsed device time in nanoseconds.
     pub took: u64,
+    /// The graph of the run that it is compared with, by index.
+    pub control: Option<usize>,
 }
 
 impl Files {
@@ -115,50 +119,69 @@ impl Files {
         self.all.iter().try_for_each(|(file, _)| whole::apart_from(what, "--flame", file, read))
     }
 
-    /// Writes all of them. `title` names the subject; several graphs each get a frame or a profile with their name.
+    /// Writes all of them. `title` names the subject. Of several graphs each has a picture, a profile, or a file of
+    /// stacks with its name; none is a sum.
     pub fn write(&self, title: &str, graphs: &[Graph]) -> Result<(), Failure> {
-        self.all.iter().try_for_each(|(file, format)| {
-            let failed = |e: std::io::Error| format!("--flame {}: {e}", file.display());
-            if !whole::is_plain(file) {
-                let open = std::fs::File::options().write(true).open(file).map_err(failed)?;
-                return Ok(to(*format, title, graphs, &mut BufWriter::new(open)).map_err(failed)?);
+        for (file, format) in &self.all {
+            match graphs {
+                [_, _, ..] if *format == Format::Folded => of_runs(file, title, graphs)?,
+                _ => one(file, *format, title, graphs)?,
             }
-            let (part, open) = whole::Part::create(file, true).map_err(failed)?;
-            to(*format, title, graphs, &mut BufWriter::new(open)).map_err(failed)?;
-            Ok(part.finish().map_err(failed)?)
-        })
+        }
+        Ok(())
     }
+}
+
+/// Writes the stacks of each run to a file of its own: `joules.folded` becomes `joules.RUN.folded`.
+fn of_runs(file: &Path, title: &str, graphs: &[Graph]) -> Result<(), Failure> {
+    if !whole::is_plain(file) {
+        let n = graphs.len();
+        return Err(
+            format!("--flame {}: {n} runs need a file each: name a file, or end it in .html", file.display()).into()
+        );
+    }
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    for graph in graphs {
+        let letter = |c: char| if c.is_alphanumeric() || "-=._+".contains(c) { c } else { '-' };
+        let mut run: String = graph.name.chars().map(letter).collect();
+        let count = seen.entry(run.clone()).or_default();
+        *count += 1;
+        if *count > 1 {
+            run += &format!("-{count}");
+        }
+        let extension = file.extension().map_or_else(String::new, |e| format!(".{}", e.to_string_lossy()));
+        let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+        one(
+            &file.with_file_name(format!("{stem}.{run}{extension}")),
+            Format::Folded,
+            title,
+            std::slice::from_ref(graph),
+        )?;
+    }
+    Ok(())
+}
+
+fn one(file: &Path, format: Format, title: &str, graphs: &[Graph]) -> Result<(), Failure> {
+    let failed = |e: std::io::Error| format!("--flame {}: {e}", file.display());
+    if !whole::is_plain(file) {
+        let open = std::fs::File::options().write(true).open(file).map_err(failed)?;
+        return Ok(to(format, title, graphs, &mut BufWriter::new(open)).map_err(failed)?);
+    }
+    let (part, open) = whole::Part::create(file, true).map_err(failed)?;
+    to(format, title, graphs, &mut BufWriter::new(open)).map_err(failed)?;
+    Ok(part.finish().map_err(failed)?)
 }
 
 fn to(format: Format, title: &str, graphs: &[Graph], out: &mut dyn Write) -> std::io::Result<()> {
-    if format == Format::Speedscope {
-        let profiles: Vec<(String, &Flame)> = graphs.iter().map(|g| (g.name.clone(), &g.flame)).collect();
-        speedscope::write(title, &profiles, out)?;
-        return out.flush();
-    }
-    let joined;
-    let flame = match graphs {
-        [one] => &one.flame,
-        several => {
-            let mut all = Flame::default();
-            several.iter().for_each(|g| all.add_below(&g.name, &g.flame));
-            joined = all;
-            &joined
-        }
-    };
     match format {
-        Format::Html => out.write_all(page::page(title, flame, took(graphs)).as_bytes())?,
-        _ => folded::write(flame, out)?,
+        Format::Speedscope => {
+            let profiles: Vec<(String, &Flame)> = graphs.iter().map(|g| (g.name.clone(), &g.flame)).collect();
+            speedscope::write(title, &profiles, out)?;
+        }
+        Format::Html => out.write_all(page::page(title, graphs).as_bytes())?,
+        Format::Folded => graphs.iter().try_for_each(|graph| folded::write(&graph.flame, out))?,
     }
     out.flush()
-}
-
-/// Duration of a single run; `None` for several.
-fn took(graphs: &[Graph]) -> Option<u64> {
-    match graphs {
-        [one] => Some(one.took),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

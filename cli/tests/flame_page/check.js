@@ -4,8 +4,9 @@
   const wrong = [];
   let counted = 0;
   const expect = (is, what) => { counted++; if (!is) wrong.push(what); };
-  const $ = id => document.getElementById(id);
-  try {
+  const ends = [...document.querySelectorAll('section')].map((_, n) => n ? `-${n}` : '');
+  for (const end of ends) try {
+    const $ = id => document.getElementById(id + end);
     const report = JSON.parse($('report').textContent);
     const pointer = at => at.split('/').slice(1).reduce((v, key) => v && v[key], report);
     const joules = v => {
@@ -14,11 +15,11 @@
     };
     const percent = (part, of) => (part * 100 / of).toFixed(1) + ' %';
     const text = {
-      joules, count: String, share: percent,
+      joules, count: String, difference: v => (v < 0 ? '-' : '+') + joules(Math.abs(v)), share: percent,
       time: v => v < 1e6 ? (v / 1e3).toFixed(1) + ' us' : v < 1e9 ? (v / 1e6).toFixed(2) + ' ms' : (v / 1e9).toFixed(3) + ' s',
     };
     const close = (a, b) => a === b || a.replace(/[\d.]+/, '') === b.replace(/[\d.]+/, '') && Math.abs(parseFloat(a) - parseFloat(b)) <= 0.1000001;
-    const numbers = [...document.querySelectorAll('[data-at]')];
+    const numbers = [...$('graph').querySelectorAll('[data-at]')];
     for (const e of numbers) {
       const should = text[e.dataset.as](...e.dataset.at.split(' ').map(pointer));
       expect(close(e.textContent, should), `${e.dataset.at}: ${e.textContent}, not ${should}`);
@@ -38,7 +39,7 @@
       return me;
     })(report.tree, null, 0);
 
-    const icicle = document.querySelector('#picture > svg');
+    const icicle = $('picture').querySelector('svg');
     expect(document.body.dataset.drawn, 'not drawn');
     const frame = me => $(`f${me.at}`);
     // A frame cuts off its text; the text's own box is not the frame's.
@@ -61,6 +62,12 @@
         expect(Math.abs(box.top - top.top - me.row * report.row) < 1, `${me.node.n}: in another row`);
         const label = el.getAttribute('aria-label');
         expect(label.includes(`: ${joules(me.node.v)}, ${percent(me.node.v, report.all.pj)} of all`), `${me.node.n}: ${label}`);
+        const beyond = me.node.d, fill = getComputedStyle(el.querySelector('rect')).fill;
+        if (report.control) {
+          expect(label.endsWith(`${beyond < 0 ? '-' : '+'}${joules(Math.abs(beyond))} against ${report.control.name}`), `${me.node.n}: ${label}`);
+          const [red, , blue] = fill.match(/\d+/g).map(Number);
+          expect(Math.sign(red - blue) === Math.sign(beyond), `${me.node.n}: ${beyond} is ${fill}`);
+        }
         if (el.querySelector('text')) expect(el.querySelector('text').textContent === me.node.n, `${me.node.n}: another text`);
       }
       expect(drawn === icicle.children.length, `${icicle.children.length} frames, ${drawn} of the tree`);
@@ -87,12 +94,12 @@
     const key = name => icicle.dispatchEvent(new KeyboardEvent('keydown', { key: name, bubbles: true, cancelable: true }));
     const chosen = () => icicle.getAttribute('aria-activedescendant');
     key('ArrowDown');
-    expect(chosen() === `f${root.below[0].at}`, `down chose ${chosen()}`);
+    expect(chosen() === `f${root.below[0].at}${end}`, `down chose ${chosen()}`);
     key('ArrowRight');
-    if (root.below.length > 1 && frame(root.below[1])) expect(chosen() === `f${root.below[1].at}`, `right chose ${chosen()}`);
+    if (root.below.length > 1 && frame(root.below[1])) expect(chosen() === `f${root.below[1].at}${end}`, `right chose ${chosen()}`);
     key('ArrowLeft');
     key('ArrowUp');
-    expect(chosen() === 'f0', `up chose ${chosen()}`);
+    expect(chosen() === `f0${end}`, `up chose ${chosen()}`);
     key('ArrowDown');
     key('Enter');
     looked(root.below[0]);
@@ -117,7 +124,7 @@
     const tip = $('tip').getBoundingClientRect();
     expect(!$('tip').hidden && $('tip').textContent.includes(' of all'), 'no tooltip');
     expect(tip.left >= 0 && tip.right <= innerWidth, 'the tooltip is cut off');
-    expect(document.images.length === 0 && document.scripts.length <= 4, 'a name became an element');
+    expect(document.images.length === 0 && document.scripts.length <= 3 + ends.length, 'a name became an element');
   } catch (e) {
     wrong.push(String(e.stack || e));
   }

@@ -25,7 +25,7 @@
       mebibytes: v => (v / 256).toFixed(1),
       joules: v => v === 0 ? '0 J' : unit(v, [[1, 'pJ'], [1e3, 'nJ'], [1e6, 'uJ'], [1e9, 'mJ'], [1e12, 'J']], 2),
       time: v => v < 1e6 ? (v / 1e3).toFixed(1) + ' us' : v < 1e9 ? (v / 1e6).toFixed(2) + ' ms' : (v / 1e9).toFixed(3) + ' s',
-      age: v => { if (v === null) return '-'; const s = Math.floor(v); return s < 120 ? s + ' s' : s < 7200 ? Math.floor(s / 60) + ' min' : s < 172800 ? Math.floor(s / 3600) + ' h' : Math.floor(s / 86400) + ' d'; },
+      age: v => { if (v === null) return '-'; const s = Math.floor(v / 1e9); return s < 120 ? s + ' s' : s < 7200 ? Math.floor(s / 60) + ' min' : s < 172800 ? Math.floor(s / 3600) + ' h' : Math.floor(s / 86400) + ' d'; },
       ratio: v => v === null ? '-' : v.toFixed(2),
       share: (part, of) => (part * 100 / Math.max(1, of)).toFixed(1) + ' %',
       of_segments: (blocks, segments) => (blocks * 100 / (Math.max(1, segments) * 512)).toFixed(1) + ' %',

@@ -81,6 +81,10 @@ impl Power {
         let femto = u128::from(self.0) * u128::from(time.0);
         Energy(u64::try_from(femto / 1000).unwrap_or(u64::MAX))
     }
+    /// From watts, to the nearest microwatt; a negative power or NaN gives 0.
+    pub fn from_watts(watts: f64) -> Self {
+        Power((watts * 1e6).round() as u64)
+    }
     /// In watts.
     pub fn watts(self) -> f64 {
         self.0 as f64 / 1e6
@@ -96,6 +100,10 @@ impl Nanos {
     /// From a standard duration; saturates at 584 years.
     pub fn from_duration(d: Duration) -> Self {
         Nanos(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))
+    }
+    /// From seconds, to the nearest nanosecond; a negative time or NaN gives 0.
+    pub fn from_seconds(seconds: f64) -> Self {
+        Nanos((seconds * 1e9).round() as u64)
     }
     /// As a standard duration.
     pub fn duration(self) -> Duration {

@@ -111,7 +111,6 @@ impl Report {
             "paced": self.paced,
             "bytes": self.blocks.saturating_mul(BLOCK as u64),
             "time_ns": self.times.elapsed.0,
-            "joules": ledger.total().joules(),
             "total_pj": ledger.total().0,
             "components_pj": components(by_component),
             "parts_pj": parts,

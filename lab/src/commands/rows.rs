@@ -25,7 +25,7 @@ use vfs::Reason;
 use crate::unplanned;
 
 /// The version of the schema.
-const SCHEMA: (&str, &str) = ("joulefs.lab", "1");
+const SCHEMA: (&str, &str) = ("joulefs.lab", "2");
 
 /// A phase and its key.
 struct Run<'a> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use device::energy::Nanos;
 use lab::experiments::taken::{self, Parameter};
 use lab::plan::{Changes, Experiment, Job};
 use lab::took::{Run, Size};
@@ -87,7 +88,7 @@ fn of_machines(e: &Experiment, jobs: &[Job], parameters: &[(Parameter, Values)])
         })
     };
     let took: Map<String, Value> = [("full", Size::Full), ("quick", Size::Quick)]
-        .map(|(n, size)| (n.to_owned(), json!(e.took.of(size))))
+        .map(|(n, size)| (n.to_owned(), e.took.of(size).map_or(Value::Null, measured)))
         .into_iter()
         .collect();
     json!({
@@ -103,6 +104,18 @@ fn of_machines(e: &Experiment, jobs: &[Job], parameters: &[(Parameter, Values)])
         "took": took,
         "not_shipped": needs(jobs),
     })
+}
+
+/// A measured run; times in nanoseconds, as in every answer.
+fn measured(run: &Run) -> Value {
+    let mut row = json!(run);
+    if let Value::Object(row) = &mut row {
+        for (name, seconds) in [("seconds", run.seconds), ("cpu_seconds", run.cpu_seconds)] {
+            row.remove(name);
+            row.insert(name.replace("seconds", "time_ns"), json!(Nanos::from_seconds(seconds)));
+        }
+    }
+    row
 }
 
 /// The variants' names, in the plan's order.

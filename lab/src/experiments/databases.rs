@@ -333,7 +333,12 @@ impl Watched {
         }
         let name = format!("blocks of databases written while they were used, by address, in {PARTS} equal parts");
         let bars: Vec<(String, u64)> = bars.into_iter().enumerate().map(|(n, c)| (n.to_string(), c)).collect();
-        bars.iter().any(|(_, n)| *n > 0).then(|| Histogram { name, unit: "blocks".into(), bars })
+        bars.iter().any(|(_, n)| *n > 0).then(|| Histogram {
+            name,
+            by: "part of the device".into(),
+            unit: "blocks".into(),
+            bars,
+        })
     }
 
     /// Notes how dispersed the writes are.

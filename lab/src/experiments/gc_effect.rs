@@ -147,7 +147,8 @@ fn note(phase: &mut Phase, start: &FreeFragments, end: &FreeFragments, scale: f6
 /// How fragments change over the cleanings.
 fn over_cleanings(seen: &[(u64, FreeFragments)]) -> Vec<Histogram> {
     let of = |what: &str, unit: &str, value: &dyn Fn(&FreeFragments) -> u64| Histogram {
-        name: format!("{what} after so many cleanings"),
+        name: format!("{what} over the cleanings"),
+        by: "sections cleaned".into(),
         unit: unit.into(),
         bars: seen.iter().map(|(n, free)| (n.to_string(), value(free))).collect(),
     };

@@ -70,7 +70,7 @@ impl Sizes {
             from = to;
             (class.to_owned(), n)
         });
-        Histogram { name, unit: "requests".into(), bars: bars.into() }
+        Histogram { name, by: "size (KiB)".into(), unit: "requests".into(), bars: bars.into() }
     }
 }
 

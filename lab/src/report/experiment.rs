@@ -14,7 +14,7 @@ use crate::cost;
 use crate::plan::Experiment;
 use crate::published::judge::Ours;
 use crate::published::size::NEAR;
-use crate::result::{Outcome, VariantResult};
+use crate::result::Outcome;
 use sim::result::{Histogram, Measure, Phase};
 
 /// The section of an experiment, from its files and the available results.
@@ -58,7 +58,6 @@ fn result(o: &Outcome) -> Result<Markup, ReportError> {
     let components = bars::by_component(o)?;
     let causes = bars::by_cause(o)?;
     let mut histograms: Vec<(&Histogram, Vec<String>)> = Vec::new();
-    let mut phases = Vec::new();
     for v in &o.variants {
         for h in &v.histograms {
             match histograms.iter_mut().find(|(seen, _)| *seen == h) {
@@ -66,10 +65,8 @@ fn result(o: &Outcome) -> Result<Markup, ReportError> {
                 None => histograms.push((h, vec![o.name_of(v)])),
             }
         }
-        for p in &v.phases {
-            phases.extend(of_phase(o, v, p)?);
-        }
     }
+    let phases = over_time(o)?;
     let scattered = o.phases().filter(|(_, p)| !p.writes_at.is_empty());
     let scattered: Vec<String> = scattered
         .map(|(v, p)| plots::scatter(&format!("where {} writes, {}", p.name, o.name_of(v)), &p.writes_at))
@@ -101,7 +98,7 @@ fn result(o: &Outcome) -> Result<Markup, ReportError> {
             @for s in &scattered { (drawn(s)) }
         }
         @if !phases.is_empty() {
-            details { summary { "Phase by phase (" (phases.len()) " plots)" } @for t in &phases { (drawn(t)) } }
+            details { summary { "Energy over time (" (phases.len()) " plots)" } @for t in &phases { (drawn(t)) } }
         }
         details { summary { "All phases in numbers" } (numbers(o)) }
         @if o.phases().any(|(_, p)| !p.files.is_empty()) {
@@ -110,12 +107,23 @@ fn result(o: &Outcome) -> Result<Markup, ReportError> {
     })
 }
 
-/// The plots of a phase, as SVG, from top to bottom.
-fn of_phase(o: &Outcome, v: &VariantResult, p: &Phase) -> Result<Vec<String>, ReportError> {
-    let name = format!("{}, {}", o.name_of(v), p.name);
+/// How the energy of each phase added up, as SVG: the runs of a phase in one plot, a line for each.
+fn over_time(o: &Outcome) -> Result<Vec<String>, ReportError> {
+    let mut phases: Vec<(&str, Vec<(String, &Phase)>)> = Vec::new();
+    for (v, p) in o.phases().filter(|(_, p)| p.timeline.len() > 2) {
+        let run = (o.name_of(v), p);
+        match phases.iter_mut().find(|(name, runs)| *name == p.name && runs.iter().all(|(other, _)| *other != run.0)) {
+            Some((_, runs)) => runs.push(run),
+            None => phases.push((&p.name, vec![run])),
+        }
+    }
     let mut pictures = Vec::new();
-    if p.timeline.len() > 2 {
-        pictures.push(plots::over_time(&name, p)?);
+    for (name, runs) in &phases {
+        let runs: Vec<(&str, &Phase)> = runs.iter().map(|(run, p)| (run.as_str(), *p)).collect();
+        // A plot has no more colours.
+        for runs in runs.chunks(plots::KINDS) {
+            pictures.push(plots::over_time(name, runs)?);
+        }
     }
     Ok(pictures)
 }

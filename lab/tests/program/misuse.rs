@@ -68,7 +68,7 @@ fn an_answer_that_cannot_be_written_is_a_failure() {
 fn every_answer_that_is_an_object_carries_its_schema() {
     let room = Room::new();
     let page = room.text("report.html");
-    let commands = [(&["papers"][..], 2), (&["show", "microdrive-table31"], 1), (&["report", "--output", &page], 1)];
+    let commands = [(&["papers"][..], 2), (&["show", "microdrive-table31"], 2), (&["report", "--output", &page], 1)];
     for (args, version) in commands {
         let answer: serde_json::Value = serde_json::from_str(&done(&[&["--json"], args].concat())).unwrap();
         assert_eq!(answer["schema"], format!("joulefs-lab-{}", args[0]));

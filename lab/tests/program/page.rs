@@ -64,7 +64,7 @@ fn a_page_of_a_result_has_its_plots_and_scrolls_nowhere() {
         serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap()
     };
     let sum = |rows: &Value, of: &dyn Fn(&Value) -> bool| -> u64 {
-        rows.as_array().unwrap().iter().filter(|r| of(r)).map(|r| r["energy"].as_u64().unwrap()).sum()
+        rows.as_array().unwrap().iter().filter(|r| of(r)).map(|r| r["pj"].as_u64().unwrap()).sum()
     };
     let mut files = 0;
     for phase in result["variants"].as_array().unwrap().iter().flat_map(|v| v["phases"].as_array().unwrap()) {

@@ -40,18 +40,18 @@ fn agrees(room: &Room, experiment: &str, options: &[&str]) -> Vec<Row> {
         let (energy, timeline, measures) = (own(&energy), own(&timeline), own(&measures));
         let pj = |value: &Value| value.as_u64().unwrap();
         let spent = phase["spent"].as_array().unwrap();
-        let total: u64 = spent.iter().map(|s| pj(&s["energy"])).sum();
+        let total: u64 = spent.iter().map(|s| pj(&s["pj"])).sum();
         assert!(total > 0, "{what}");
         assert_eq!((whole(run, "total_pj"), energy.iter().map(|r| whole(r, "pj")).sum()), (total, total), "{what}");
         let mut by_cause: BTreeMap<String, u64> = BTreeMap::new();
-        spent.iter().for_each(|s| *by_cause.entry(s["cause"].to_string()).or_default() += pj(&s["energy"]));
+        spent.iter().for_each(|s| *by_cause.entry(s["cause"].to_string()).or_default() += pj(&s["pj"]));
         assert_eq!(sums(&energy, |r| whole(r, "cause_number").to_string()), by_cause, "{what}");
         for (component, energy) in sums(&energy, |r| text(r, "component")) {
             assert_eq!(whole(run, &format!("{component}_pj")), energy, "{what}: {component}");
         }
         // The owners named in the result; all others are combined there.
         let by_owner = sums(&energy, |r| whole(r, "owner").to_string());
-        let named = phase["owners"].as_array().unwrap();
+        let named = phase["owners_pj"].as_array().unwrap();
         for owner in named.iter().filter(|o| o[0] != 0) {
             assert_eq!(by_owner[&owner[0].to_string()], pj(&owner[1]), "{what}: {owner}");
         }

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from joulefs._binary import answer
+from joulefs._html import energy, table
 
 __all__ = ["Inspection", "inspect"]
 
@@ -27,6 +28,25 @@ class Inspection:
     extents: pd.DataFrame
     #: Everything else, as `joulefs inspect --json` says it.
     report: dict[str, Any]
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the files whose fragments cost most, and whether it pays to treat them."""
+        verdict = self.report["verdict"]
+        pays = verdict["pays_after_reads"]
+        after = "never pays" if pays is None else f"pays after {pays} reads of them"
+        caption = f"{self.report['source']}: treating the {verdict['worst_files']} worst files {after}"
+        heads = ("path", "extents", "fewest", "a read costs", "at best")
+        rows = [
+            (
+                str(file["path"]),
+                str(file["extents"]),
+                str(file["min_extents"]),
+                energy(file["read_pj"]),
+                energy(file["ideal_read_pj"]),
+            )
+            for file in self.report["worst"][:5]
+        ]
+        return table(caption, heads, rows)
 
 
 def inspect(image: str | os.PathLike[str], *, profile: str | None = None, extents: bool = False) -> Inspection:

@@ -7,6 +7,7 @@ each.
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from typing import TypeAlias, TypedDict, cast
 
 from joulefs._binary import Error
+from joulefs._help import VOLUME
 
 __all__ = ["Command", "Options", "Value", "Values", "commands"]
 
@@ -78,6 +80,57 @@ _NAMED = (
 _ALONE = ("of", "image", "seeds", "repeat", "page_cache", "from", "to", "max_gap", *(name for name in _FLAGS if name != "full"))
 
 
+#: What people call an option, too.
+_MEANINGS = {
+    "age": ("aged", "aging", "recipe", "state", "wear"),
+    "after": ("before", "prepare", "previous", "warmup"),
+    "assume": ("numbers", "override", "parameters", "price", "prices"),
+    "back_to_back": ("asap", "fast", "no_pauses"),
+    "compress_algorithm": ("codec", "compress", "compression"),
+    "delta": ("deltas", "differences"),
+    "dirty": ("buffer", "write_buffer"),
+    "discard": ("trim", "unmap"),
+    "fill": ("full_to", "usage", "utilization"),
+    "from_": ("begin", "offset", "since", "start"),
+    "fs": ("file_system", "filesystem", "format", "type"),
+    "gc": ("cleaner", "cleaning", "collector", "garbage_collection", "policies", "policy", "victim"),
+    "hurry": ("background", "eager"),
+    "max_gap": ("gap", "idle", "pause", "pauses"),
+    "of": ("dev", "disk_number", "partition"),
+    "options": ("mount", "mount_options", "o"),
+    "paced": ("live", "real_time", "realtime"),
+    "page_cache": ("memory", "ram"),
+    "power": ("battery", "charger"),
+    "profile": ("device", "disk", "drive", "hardware", "model", "phone", "profiles", "ssd", "storage"),
+    "queue": ("depth", "iodepth", "qd", "queue_depth"),
+    "repeat": ("iterations", "loops", "rounds", "times"),
+    "seed": ("random", "random_seed", "random_state", "rng"),
+    "seeds": ("n", "repetitions", "samples", "trials"),
+    "size": ("bytes", "capacity"),
+    "sync": ("fsync",),
+    "to": ("end", "stop", "until"),
+}
+#: What a sweep takes when it is run.
+_OF_RUN = ("cache", "engine", "jobs", "told")
+
+
+def _check(keyword: str) -> None:
+    """Refuses a keyword that is no option, and names the one that was meant."""
+    known = tuple(Options.__annotations__)
+    if keyword in known or keyword in VOLUME:
+        return
+    if keyword in _OF_RUN:
+        raise Error(f"no option {keyword}: give it to the method run of a sweep", 2)
+    meant = next((name for name, words in _MEANINGS.items() if keyword.lower() in words), None)
+    words = {word: name for name, all_words in _MEANINGS.items() for word in all_words}
+    words |= {name: name for name in (*VOLUME, *known)}
+    close = difflib.get_close_matches(keyword.lower(), words, 1, 0.7)
+    if meant is None and close:
+        meant = words[close[0]]
+    tip = f"did you mean {meant}?" if meant is not None else "help(joulefs.replay) lists them"
+    raise Error(f"no option {keyword}; {tip}", 2)
+
+
 @dataclass(frozen=True)
 class Command:
     """A command line, and what tells its runs from those of others."""
@@ -140,6 +193,7 @@ def commands(options: Options) -> Iterator[Command]:
 def _named(options: Options) -> Iterator[tuple[str, Values]]:
     """Every option with its value or values, in order."""
     for keyword, value in options.items():
+        _check(keyword)
         if keyword in ("assume", "options"):
             yield from cast("Mapping[str, Values]", value).items()
         else:

@@ -1,7 +1,7 @@
 """What came of runs, as DataFrames.
 
-Every frame names its run in the column `run`. Energies are there twice: `pj` in whole picojoules, whose sums are exact, and
-`joules` as a number with a fraction, for pictures.
+Every frame names its run in the column `run`. The columns of the files are there as they are (`pj`, `power_uw`, `time_ns`: whole
+numbers, whose sums are exact), and next to them `joules`, `watts`, `seconds` and `time_s` as numbers with a fraction, for pictures.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from joulefs._binary import Error
+from joulefs._html import energy, table
+from joulefs._verdict import Row, of_runs
 
 __all__ = ["Part", "Result", "TABLES", "read"]
 
@@ -48,6 +50,11 @@ class Part:
             raise Error(f"{file}: no results there; `joulefs trace replay --parquet` writes them") from e
         except (OSError, pa.ArrowInvalid) as e:
             raise Error(f"{file}: {e}") from e
+        if "watts" in table.column_names:
+            # Files of version 1.
+            watts = table.column("watts").to_pylist()
+            uw = pa.array([None if w is None else round(w * 1e6) for w in watts], pa.uint64())
+            table = table.set_column(table.column_names.index("watts"), "power_uw", uw)
         return self._placed(table) if self.places is not None else table
 
     def _placed(self, table: pa.Table) -> pa.Table:
@@ -112,8 +119,9 @@ def _rank(column: str) -> tuple[int, int, str]:
 class Result:
     """Runs, and what they cost."""
 
-    def __init__(self, parts: Sequence[Part], *, now: bool = False) -> None:
+    def __init__(self, parts: Sequence[Part], *, now: bool = False, verdicts: Sequence[Row] = ()) -> None:
         self._parts = list(parts)
+        self._verdicts = list(verdicts)
         self._tables: dict[str, pa.Table] = {}
         if now:
             for name in TABLES:
@@ -151,6 +159,14 @@ class Result:
         frame["against_control"] = frame["total_pj"] / control - 1.0
         return self._first(frame, ["run", "joules", "seconds", "against_control"])
 
+    def verdicts(self) -> pd.DataFrame:
+        """A row for each configuration: its mean energy, the difference to its control, and what that means.
+
+        The difference is the mean over the pairs with equal seeds, in percent of the control; from `low_percent` to
+        `high_percent` is its interval of 95 %. The page docs/comparing.md explains the words.
+        """
+        return pd.DataFrame(self._verdicts or of_runs(self.runs()))
+
     def energy(self) -> pd.DataFrame:
         """A row for each run, owner, cause and component: what it cost.
 
@@ -164,11 +180,12 @@ class Result:
         """What was spent when: watts since the row before, joules up to then; of all components, or `by` each."""
         frame = self._frame("timeline")
         if by is None:
-            of_moment = frame.groupby(["number", "run", "key", "time_ns"], sort=False)[["pj", "watts"]]
-            # The watts of the first row are not known, and so is their sum.
+            of_moment = frame.groupby(["number", "run", "key", "time_ns"], sort=False)[["pj", "power_uw"]]
+            # The power of the first row is not known, and neither is the sum.
             frame = of_moment.sum(min_count=1).reset_index()
         frame["time_s"] = frame["time_ns"] / 1e9
         frame["joules"] = frame["pj"] / 1e12
+        frame["watts"] = frame["power_uw"] / 1e6
         first = ["run", "time_s", "watts", "joules"] if by is None else ["run", "time_s", "component", "watts", "joules"]
         return self._first(frame, first)
 
@@ -181,6 +198,31 @@ class Result:
 
     def __repr__(self) -> str:
         return f"<joulefs.Result of {len(self)} runs>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the verdicts."""
+
+        def percent(value: float | None) -> str:
+            return "" if value is None or value != value else f"{value:+.1f} %"
+
+        def interval(row: Row) -> str:
+            low, high = percent(row["low_percent"]), percent(row["high_percent"])
+            return "exact" if low and row["low_percent"] == row["high_percent"] else f"{low} to {high}" if low else ""
+
+        heads = ("run", "seeds", "energy", "against", "difference", "95 % interval", "verdict")
+        rows = [
+            (
+                str(row["run"]),
+                str(row["seeds"]),
+                energy(row["mean_pj"]),
+                row["against"] or "",
+                percent(row["difference_percent"]),
+                interval(row),
+                str(row["verdict"]),
+            )
+            for row in self._verdicts or of_runs(self.runs())
+        ]
+        return table(f"{len(self)} runs", heads, rows)
 
 
 def _directories(place: Path) -> list[Path]:

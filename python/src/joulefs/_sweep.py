@@ -11,14 +11,16 @@ import os
 import secrets
 import shutil
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
 import pandas as pd
 
-from joulefs._binary import Error, answer
+from joulefs._binary import Children, Error, answer, ended_by_signals
+from joulefs._describe import described
+from joulefs._html import table
 from joulefs._options import Options, commands
 from joulefs._result import TABLES, Part, Place, Result
 from joulefs._trace import Trace, path_of
@@ -46,15 +48,20 @@ class Point:
     command: tuple[str, ...]
     directory: str
 
-    def make(self, cache: str) -> bool:
+    def make(self, cache: str, children: Children | None = None) -> bool:
         """Makes it, unless the cache has it; says whether it did."""
+        children = children or Children()
+        with children.busy():
+            return self._make(cache, children)
+
+    def _make(self, cache: str, children: Children) -> bool:
         place = Path(cache) / self.key
         if _is_done(place):
             return False
         half = Path(cache) / f".half-{self.key}-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         try:
             half.mkdir()
-            answer([*self.command, "--only", self.key, "--parquet", str(half)], self.directory)
+            answer([*self.command, "--only", self.key, "--parquet", str(half)], self.directory, children)
             half.rename(place)
         except OSError as e:
             if not _is_done(place):
@@ -94,8 +101,8 @@ def _lives(process: int) -> bool:
 
 def _listed(
     recording: Trace | str | os.PathLike[str], options: Options, part: Sequence[str]
-) -> Iterator[tuple[tuple[str, ...], list[Point]]]:
-    """Command lines, and the runs of each."""
+) -> Iterator[tuple[tuple[str, ...], str, list[Point]]]:
+    """Command lines, what tells the runs of each from those of others, and these."""
     number = 0
     for command in commands(options):
         words = ("trace", "replay", path_of(recording), *command.words)
@@ -107,15 +114,15 @@ def _listed(
                 Point(run["key"], number + run["run"], name, run["control"], run["parameters"], words, os.getcwd())
             )
         number += 1 + max((run["run"] for run in listed["runs"]), default=-1)
-        yield words, points
+        yield words, command.name, points
 
 
 def plan(
     recording: Trace | str | os.PathLike[str], options: Options
-) -> Iterator[tuple[tuple[str, ...], dict[str, Place]]]:
-    """Command lines that make every combination, and what their runs are among all."""
-    for words, points in _listed(recording, options, ()):
-        yield words, {p.key: Place(p.number, p.name, p.control) for p in points}
+) -> Iterator[tuple[tuple[str, ...], str, dict[str, Place]]]:
+    """Command lines that make every combination, what tells their runs from those of others, and what they are among all."""
+    for words, name, points in _listed(recording, options, ()):
+        yield words, name, {p.key: Place(p.number, p.name, p.control) for p in points}
 
 
 @dataclass(frozen=True)
@@ -162,6 +169,9 @@ class Sweep:
         `engine` is "joblib", which makes `jobs` at once (as many as there are processors without), "serial", or a Dask client,
         whose workers must see recording and cache under the same paths. `told` hears how many of how many are done. A run that
         fails stops no other: they are in the cache when the error is raised.
+
+        An interruption (KeyboardInterrupt, SIGTERM) ends the runs that are being made and removes their files; what is
+        done stays in the cache. Workers of Dask finish the run that they are making.
         """
         place = _cache(cache)
         place.mkdir(parents=True, exist_ok=True)
@@ -169,14 +179,22 @@ class Sweep:
         missing = [point for point in self.points if not _is_done(place / point.key)]
         failed: list[tuple[Point, Error]] = []
         done = len(self.points) - len(missing)
-        for point, error in _made(engine, missing, str(place), jobs):
-            if error is not None:
-                failed.append((point, error))
-            elif not _is_done(place / point.key):
-                raise Error(f"{place}: a worker says that it put {point.key} there: a cache must be seen by all of them")
-            done += 1
-            if told is not None:
-                told(done, len(self.points))
+        children = Children()
+        runs = _made(engine, missing, str(place), jobs, children)
+        with ended_by_signals():
+            try:
+                for point, error in runs:
+                    if error is not None:
+                        failed.append((point, error))
+                    elif not _is_done(place / point.key):
+                        raise Error(f"{place}: a worker says that it put {point.key} there: a cache must be seen by all of them")
+                    done += 1
+                    if told is not None:
+                        told(done, len(self.points))
+            except BaseException:
+                children.stop()
+                runs.close()
+                raise
         if failed:
             point, first = min(failed, key=lambda f: f[0].number)
             others = f"{len(failed)} of {len(self.points)} runs failed, the first: " if len(failed) > 1 else ""
@@ -201,28 +219,34 @@ class Sweep:
     def __repr__(self) -> str:
         return f"<joulefs.Sweep of {len(self.points)} runs>"
 
+    def _repr_html_(self) -> str:
+        """For notebooks: the runs, and whether the cache that :meth:`run` uses by default has them."""
+        done = [_is_done(_cache(None) / point.key) for point in self.points]
+        rows = [(point.name, "made" if made else "") for point, made in zip(self.points, done, strict=True)]
+        return table(f"{len(rows)} runs, {sum(done)} of them in the cache", ("run", ""), rows)
 
-def _tried(point: Point, cache: str) -> Error | None:
+
+def _tried(point: Point, cache: str, children: Children | None = None) -> Error | None:
     try:
-        point.make(cache)
+        point.make(cache, children)
     except Error as e:
         return e
     return None
 
 
 def _made(
-    engine: Engine, points: Sequence[Point], cache: str, jobs: int | None
-) -> Iterator[tuple[Point, Error | None]]:
+    engine: Engine, points: Sequence[Point], cache: str, jobs: int | None, children: Children
+) -> Generator[tuple[Point, Error | None], None, None]:
     """Makes runs, and says of each when it is done whether it failed."""
     if engine == "serial":
         for point in points:
-            yield point, _tried(point, cache)
+            yield point, _tried(point, cache, children)
     elif engine == "joblib":
         from joblib import Parallel, delayed
 
         # A run is a process of its own: threads that wait for it are enough.
         work = Parallel(n_jobs=jobs or -1, prefer="threads", return_as="generator_unordered")
-        yield from work(delayed(_with)(point, cache) for point in points)
+        yield from work(delayed(_with)(point, cache, children) for point in points)
     elif hasattr(engine, "submit"):
         from distributed import as_completed
 
@@ -230,21 +254,26 @@ def _made(
         futures = {
             engine.submit(_tried, point, cache, key=f"joulefs-{point.key}-{os.urandom(4).hex()}"): point for point in points
         }
-        for future in as_completed(futures):
-            lost = future.exception() if future.status == "error" else None
-            yield futures[future], Error(f"{type(lost).__name__}: {lost}") if lost is not None else future.result()
+        try:
+            for future in as_completed(futures):
+                lost = future.exception() if future.status == "error" else None
+                yield futures[future], Error(f"{type(lost).__name__}: {lost}") if lost is not None else future.result()
+        except BaseException:
+            engine.cancel(list(futures))
+            raise
     else:
         raise Error(f'engine {engine!r}: write "joblib", "serial" or give a Dask client', 2)
 
 
-def _with(point: Point, cache: str) -> tuple[Point, Error | None]:
-    return point, _tried(point, cache)
+def _with(point: Point, cache: str, children: Children) -> tuple[Point, Error | None]:
+    return point, _tried(point, cache, children)
 
 
+@described
 def sweep(recording: Trace | str | os.PathLike[str], **options: Unpack[Options]) -> Sweep:
     """The runs for each combination of the values given, with the controls of a comparison; none is made yet."""
     unique: dict[str, Point] = {}
-    for _, points in _listed(recording, options, ()):
+    for _, _, points in _listed(recording, options, ()):
         for point in points:
             unique.setdefault(point.key, point)
     return Sweep(tuple(unique.values()))

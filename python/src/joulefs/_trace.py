@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import pandas as pd
 
 from joulefs._binary import answer
+from joulefs._describe import described
 from joulefs._options import Options
 
 if TYPE_CHECKING:
@@ -55,6 +56,10 @@ class Stat:
         """The format, as it was recognised."""
         return str(self.report["format"])
 
+    def _repr_html_(self) -> str:
+        """For notebooks: the operations."""
+        return str(self.operations.to_html(index=False))
+
     @property
     def seconds(self) -> float:
         """From the first request or call to the last."""
@@ -71,12 +76,14 @@ class Trace:
         """Counts what is in it."""
         return Stat(answer(["trace", "stat", str(self.path)]))
 
+    @described
     def replay(self, **options: Unpack[Options]) -> Result:
         """As :func:`joulefs.replay`."""
         from joulefs._replay import replay
 
         return replay(self, **options)
 
+    @described
     def sweep(self, **options: Unpack[Options]) -> Sweep:
         """As :func:`joulefs.sweep`."""
         from joulefs._sweep import sweep

@@ -5,11 +5,15 @@
 //! numbers, has taken its share; they are found by running it. The scale of times comes from the profile's anchor,
 //! the duration of a random read of 4 KB.
 
+use nalgebra::SMatrix;
 use toml_edit::{DocumentMut, Item, TableLike, value};
 
 use super::FitError;
-use super::parameters::Parameters;
+use super::fitted::Fit;
+use super::outliers::Outlier;
+use super::parameters::{N, Parameters};
 use super::probe::probe;
+use super::solve::Comparison;
 use device::energy::profile::{DeviceSpec, FlashSpec, Profile, ProfileError, Unit};
 use device::energy::{Energy, Nanos};
 
@@ -50,54 +54,166 @@ struct Link {
     write_energy: f64,
 }
 
-/// Replaces the numbers of `base`, the text of a profile, by fitted ones whose source is `sources`. Numbers that
+/// Measured rows, as a profile names them.
+#[derive(Debug, Clone, Copy)]
+pub struct Data<'a> {
+    /// The file's name.
+    pub file: &'a str,
+    /// Sources of the rows; empty if unknown.
+    pub sources: &'a str,
+    /// The numbers next to the computed ones.
+    pub comparisons: &'a [Comparison],
+}
+
+impl Data<'_> {
+    /// One line: what they are, and how far the computed numbers are off, without those that were left out.
+    fn line(&self, numbers: usize, left_out: &[Outlier]) -> String {
+        let is_left_out = |c: &Comparison| {
+            left_out.iter().any(|o| (&o.comparison.workload, o.comparison.quality) == (&c.workload, c.quality))
+        };
+        let mut off: Vec<&Comparison> = self.comparisons.iter().filter(|c| !is_left_out(c)).collect();
+        off.sort_by(|a, b| a.percent().abs().total_cmp(&b.percent().abs()));
+        let sources = if self.sources.is_empty() { String::new() } else { format!(" ({})", self.sources) };
+        let mut out = format!("{}{sources}: {numbers} numbers", self.file);
+        if let (Some(typical), Some(most)) = (off.get(off.len() / 2), off.last()) {
+            let quality = most.quality.text().split(',').next().unwrap_or_default();
+            let (typical, largest) = (typical.percent().abs(), most.percent().abs());
+            out += &format!(", off by {typical:.1} % typically, {largest:.1} % at most ({}, {quality})", most.workload);
+        }
+        out
+    }
+}
+
+/// Writes a fit into `base`, the text of a profile, as the profile `name`. Fitted numbers get their source and the range
+/// in which the true one lies in nine of ten cases; `calibrated_on` and `predicts` are those of the fit. Numbers that
 /// the fit does not determine stay unchanged, including comments and order. `anchor` replaces the base's own.
 pub fn calibrate(
     base: &str,
     from: &str,
-    p: &Parameters,
-    sources: &str,
+    name: &str,
+    fit: &Fit,
+    data: &Data<'_>,
+    predicted: &[Data<'_>],
     anchor: Option<Nanos>,
 ) -> Result<String, FitError> {
     let profile = Profile::parse(base, from)?;
-    let name = profile.name.clone();
-    let not_flash = || FitError::NotFlash(name.clone());
+    let not_flash = || FitError::NotFlash(profile.name.clone());
     let own_anchor = profile.anchor.as_ref().ok_or_else(not_flash)?.time.value;
     let DeviceSpec::Flash(spec) = &profile.device else { return Err(not_flash()) };
 
-    let pass = own_anchor.0 as f64 / 1e6 / (1.0 / RANDOM + p.request_time());
-    let aim = Aim { pass, request: pass * p.request_time(), p: *p };
-    let link = settle(spec, &aim)?;
+    let numbers = numbers(spec, own_anchor, &fit.parameters)?;
+    let ranges = ranges(spec, own_anchor, fit, &numbers);
 
-    let source = if sources.is_empty() { "fitted".to_owned() } else { format!("fit to {sources}") };
+    let source = format!("fit to {}", if data.sources.is_empty() { data.file } else { data.sources });
     let why = |text: &str| format!("{source}{text}");
     let plain = why("");
     let left = why(", less the model's own share");
     let scaled = why(", at this anchor");
     let timed = why(", at this anchor, less the model's own share");
     let mut document: DocumentMut = base.parse().map_err(|e: toml_edit::TomlError| malformed(from, e.to_string()))?;
-    let mut set = |path: &[&str], amount: f64, unit: &str, source: &str| {
-        set_number(&mut document, path, amount, unit, source, from)
-    };
-    set(&["host", "cpu_request"], p.cpu_request() * 1e3, "uJ", &plain)?;
-    set(&["host", "cpu_byte"], p.cpu_byte(), "mJ/MB", &plain)?;
-    set(&["host", "dram_byte"], p.dram_byte(), "mJ/MB", &plain)?;
-    set(&["host", "board"], p.board() / pass * 1e3, "mW", &scaled)?;
-    set(&["device", "map", "access_energy"], p.storage_request() * 1e3, "uJ", &why(": the price of a request"))?;
-    set(&["device", "flush_energy"], p.storage_request() * 1e3, "uJ", &why(": the price of a request"))?;
-    set(&["device", "link", "request"], link.request * 1e3, "us", &timed)?;
-    set(&["device", "link", "write_request"], link.write_request * 1e3, "us", &timed)?;
-    set(&["device", "link", "read"], link.read, "ms/MB", &timed)?;
-    set(&["device", "link", "write"], link.write, "ms/MB", &timed)?;
-    set(&["device", "link", "request_energy"], link.request_energy * 1e3, "uJ", &left)?;
-    set(&["device", "link", "read_energy"], link.read_energy, "mJ/MB", &left)?;
-    set(&["device", "link", "write_energy"], link.write_energy, "mJ/MB", &left)?;
+    let price = why(": the price of a request");
+    let sources: [&str; NUMBERS.len()] =
+        [&plain, &plain, &plain, &scaled, &price, &price, &timed, &timed, &timed, &timed, &left, &left, &left];
+    for (n, (path, unit)) in NUMBERS.iter().enumerate() {
+        let range = ranges.map(|ranges| ranges[n]);
+        set_number(&mut document, path, numbers[n], range, unit, sources[n], from)?;
+    }
+    if name != profile.name {
+        document["name"] = value(name);
+        document["title"] = value(format!("numbers fitted to {}, the others of {}", data.file, profile.name));
+    }
+    let (left_out, word) = if fit.left_out { (&fit.outliers[..], "without") } else { (&[][..], "with") };
+    let mut line = data.line(fit.numbers, left_out);
+    for o in &fit.outliers {
+        let quality = o.comparison.quality.text().split(',').next().unwrap_or_default();
+        line += &format!("; {word} the outlier in line {} ({}, {quality})", o.line, o.comparison.workload);
+    }
+    document["calibrated_on"] = lines([line]);
+    if predicted.is_empty() {
+        document.remove("predicts");
+    } else {
+        document["predicts"] = lines(predicted.iter().map(|data| data.line(data.comparisons.len(), &[])));
+    }
     let text = document.to_string();
     let fitted = Profile::parse(&text, from)?;
     let Some(anchor) = anchor else { return Ok(text) };
     let scaled = toml::Value::try_from(fitted.anchored(anchor)).map_err(|e| malformed(from, e.to_string()))?;
-    take_values(document.as_item_mut(), &scaled);
+    let why = format!(", scaled to the anchor of {} us", anchor.0 as f64 / 1e3);
+    take_values(document.as_item_mut(), &scaled, &why);
+    if let Some(time) = document["anchor"]["time"].as_inline_table_mut() {
+        time.insert("source", "given to the fit".into());
+        time.insert("confidence", "assumed".into());
+    }
     Ok(document.to_string())
+}
+
+fn lines(all: impl IntoIterator<Item = String>) -> Item {
+    value(all.into_iter().collect::<toml_edit::Array>())
+}
+
+/// The fitted numbers of a profile, with their units.
+const NUMBERS: [(&[&str], &str); 13] = [
+    (&["host", "cpu_request"], "uJ"),
+    (&["host", "cpu_byte"], "mJ/MB"),
+    (&["host", "dram_byte"], "mJ/MB"),
+    (&["host", "board"], "mW"),
+    (&["device", "map", "access_energy"], "uJ"),
+    (&["device", "flush_energy"], "uJ"),
+    (&["device", "link", "request"], "us"),
+    (&["device", "link", "write_request"], "us"),
+    (&["device", "link", "read"], "ms/MB"),
+    (&["device", "link", "write"], "ms/MB"),
+    (&["device", "link", "request_energy"], "uJ"),
+    (&["device", "link", "read_energy"], "mJ/MB"),
+    (&["device", "link", "write_energy"], "mJ/MB"),
+];
+/// Step of a parameter's logarithm for slopes.
+const STEP: f64 = 0.01;
+
+/// The values of [`NUMBERS`] for these parameters.
+fn numbers(spec: &FlashSpec, anchor: Nanos, p: &Parameters) -> Result<[f64; NUMBERS.len()], FitError> {
+    let pass = anchor.0 as f64 / 1e6 / (1.0 / RANDOM + p.request_time());
+    let link = settle(spec, &Aim { pass, request: pass * p.request_time(), p: *p })?;
+    Ok([
+        p.cpu_request() * 1e3,
+        p.cpu_byte(),
+        p.dram_byte(),
+        p.board() / pass * 1e3,
+        p.storage_request() * 1e3,
+        p.storage_request() * 1e3,
+        link.request * 1e3,
+        link.write_request * 1e3,
+        link.read,
+        link.write,
+        link.request_energy * 1e3,
+        link.read_energy,
+        link.write_energy,
+    ])
+}
+
+/// Limits between which the true numbers lie in nine of ten cases, from the spread of the measured ones: the parameters'
+/// covariances, by the slopes of the numbers. `None` if the rows are too few to know them.
+fn ranges(spec: &FlashSpec, anchor: Nanos, fit: &Fit, at: &[f64]) -> Option<[(f64, f64); NUMBERS.len()]> {
+    let (covariances, within) = (fit.covariances?, fit.within()?);
+    let mut slopes = SMatrix::<f64, N, { NUMBERS.len() }>::zeros();
+    for i in 0..N {
+        let stepped = |step: f64| {
+            let mut p = fit.parameters;
+            p.0[i] *= step.exp();
+            numbers(spec, anchor, &p).ok().map(|numbers| (step, numbers))
+        };
+        // A step may leave nothing for the link.
+        let (step, numbers) = stepped(STEP).or_else(|| stepped(-STEP))?;
+        for (n, number) in numbers.iter().enumerate() {
+            slopes[(i, n)] = (number - at[n]) / step;
+        }
+    }
+    Some(std::array::from_fn(|n| {
+        let slope = slopes.column(n);
+        let variance = (slope.transpose() * covariances * slope)[(0, 0)];
+        let half = within * variance.max(0.0).sqrt();
+        ((at[n] - half).max(0.0), at[n] + half)
+    }))
 }
 
 /// Finds the link's numbers with which the model matches `aim`. Times come first, since the work of the flash, and
@@ -161,33 +277,49 @@ fn nanos(ms: f64) -> Nanos {
 }
 
 /// Sets every number that differs in `other`, in place.
-fn take_values(item: &mut Item, other: &toml::Value) {
+///
+/// `why` is added to the source of those that were not fitted.
+fn take_values(item: &mut Item, other: &toml::Value, why: &str) {
     if let Some(table) = item.as_table_like_mut() {
-        take_table(table, other);
+        take_table(table, other, why);
     } else if let Some(array) = item.as_array_mut() {
         for (inner, other) in array.iter_mut().zip(other.as_array().into_iter().flatten()) {
             if let Some(table) = inner.as_inline_table_mut() {
-                take_table(table, other);
+                take_table(table, other, why);
             }
         }
     } else if let Some(tables) = item.as_array_of_tables_mut() {
         for (table, other) in tables.iter_mut().zip(other.as_array().into_iter().flatten()) {
-            take_table(table, other);
+            take_table(table, other, why);
         }
     }
 }
 
-fn take_table(table: &mut dyn TableLike, other: &toml::Value) {
+fn take_table(table: &mut dyn TableLike, other: &toml::Value, why: &str) {
+    let range = other.get("range").and_then(toml::Value::as_array).cloned();
     if let (Some(number), Some(other)) = (table.get_mut("value"), other.get("value").and_then(toml::Value::as_float)) {
         let own = number.as_float().or_else(|| number.as_integer().map(|n| n as f64));
-        if own.is_some_and(|own| (own - other).abs() > own.abs() * 1e-9) {
-            *number = value(digits(other));
+        // The model rounds to whole units, far behind the digits of a file.
+        if own.is_none_or(|own| digits(own) == digits(other)) {
+            return;
+        }
+        *number = value(digits(other));
+        match range {
+            Some(range) => {
+                let limits = range.iter().filter_map(toml::Value::as_float).map(digits);
+                table.insert("range", value(limits.collect::<toml_edit::Array>()));
+            }
+            None => _ = table.remove("range"),
+        }
+        let is_fitted = table.get("confidence").and_then(Item::as_str) == Some("fitted");
+        if let (false, Some(source)) = (is_fitted, table.get_mut("source")) {
+            *source = value(format!("{}{why}", source.as_str().unwrap_or_default()));
         }
         return;
     }
     for (key, inner) in table.iter_mut() {
         if let Some(other) = other.get(key.get()) {
-            take_values(inner, other);
+            take_values(inner, other, why);
         }
     }
 }
@@ -201,6 +333,7 @@ fn set_number(
     document: &mut DocumentMut,
     path: &[&str],
     amount: f64,
+    range: Option<(f64, f64)>,
     unit: &str,
     source: &str,
     from: &str,
@@ -215,6 +348,9 @@ fn set_number(
     number.insert("value", digits(amount).into());
     number.insert("unit", unit.into());
     number.insert("confidence", "fitted".into());
+    if let Some((low, high)) = range {
+        number.insert("range", [low, high].into_iter().map(digits).collect::<toml_edit::Array>().into());
+    }
     number.insert("source", source.into());
     table[*last] = value(number);
     Ok(())

@@ -6,17 +6,21 @@
 //! measuring.
 
 mod apply;
+mod fitted;
+mod outliers;
 mod parameters;
 mod probe;
 mod rows;
 mod solve;
 pub mod watts;
 
-pub use apply::calibrate;
+pub use apply::{Data, calibrate};
+pub use fitted::Fit;
+pub use outliers::Outlier;
 pub use parameters::{Parameter, Parameters};
 pub use probe::{Probe, Timed, probe};
 pub use rows::{Measured, Row, Rows};
-pub use solve::{Comparison, Fit, Quality};
+pub use solve::{Comparison, Quality};
 
 use std::path::PathBuf;
 

@@ -74,6 +74,8 @@ pub struct Row {
     pub times: Option<(f64, usize)>,
     /// Its source.
     pub source: String,
+    /// Its line in the file.
+    pub line: u64,
 }
 
 /// The rows of a file.
@@ -96,10 +98,19 @@ impl Rows {
         let malformed = |message: String| FitError::Malformed { from: from.into(), message };
         let mut reader =
             csv::ReaderBuilder::new().comment(Some(b'#')).trim(csv::Trim::All).from_reader(text.as_bytes());
-        let written: Vec<Written> =
-            reader.deserialize().collect::<Result<_, _>>().map_err(|e| malformed(e.to_string()))?;
-        let rows = written.iter().map(|w| row(w, &written).map_err(|e| malformed(format!("{}: {e}", w.workload))));
-        let rows = rows.collect::<Result<Vec<_>, _>>()?;
+        let wrong = |e: csv::Error| malformed(e.to_string());
+        let headers = reader.headers().map_err(wrong)?.clone();
+        let (mut written, mut lines): (Vec<Written>, Vec<u64>) = (Vec::new(), Vec::new());
+        for record in reader.records() {
+            let record = record.map_err(wrong)?;
+            written.push(record.deserialize(Some(&headers)).map_err(wrong)?);
+            lines.push(record.position().map_or(0, |at| line_of(text, at)));
+        }
+        let row = |(w, line): (&Written, &u64)| {
+            let row = row(w, &written).map_err(|e| malformed(format!("{}: {e}", w.workload)))?;
+            Ok(Row { line: *line, ..row })
+        };
+        let rows = written.iter().zip(&lines).map(row).collect::<Result<Vec<_>, FitError>>()?;
         if rows.is_empty() {
             return Err(malformed("no rows".into()));
         }
@@ -112,6 +123,13 @@ impl Rows {
         sources.dedup();
         sources.join("; ")
     }
+}
+
+/// The line of a record that begins at `at`, or after the comments and empty lines there.
+fn line_of(text: &str, at: &csv::Position) -> u64 {
+    let rest = usize::try_from(at.byte()).ok().and_then(|at| text.get(at..)).unwrap_or_default();
+    let skipped = rest.lines().take_while(|line| line.starts_with('#') || line.trim().is_empty()).count();
+    at.line() + skipped as u64
 }
 
 fn row(w: &Written, all: &[Written]) -> Result<Row, String> {
@@ -151,6 +169,7 @@ fn row(w: &Written, all: &[Written]) -> Result<Row, String> {
         measured,
         times,
         source: w.source.clone(),
+        line: 0,
     })
 }
 

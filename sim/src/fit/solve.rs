@@ -56,63 +56,42 @@ impl Comparison {
     }
 }
 
-/// Fitted parameters and the quality of the fit.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Fit {
-    /// Their values.
+/// Parameters that fit numbers best, with what is left of each as a logarithm, and its slopes.
+pub(super) struct Solved {
     pub parameters: Parameters,
-    /// Standard error of each in percent. Unknown if there are no more numbers than parameters.
-    pub errors: Option<[f64; N]>,
-    /// Every measured number, fitted ones and totals.
-    pub comparisons: Vec<Comparison>,
-    /// Root mean square of the fitted numbers' differences, in percent.
-    pub rms: f64,
-    /// Number of fitted numbers.
-    pub numbers: usize,
+    pub residuals: OVector<f64, Dyn>,
+    pub slopes: OMatrix<f64, Dyn, Const<N>>,
 }
 
-impl Fit {
-    /// Fits all eight parameters. Totals are compared, and fitted only if the components were not measured.
-    pub fn new(rows: &Rows) -> Result<Self, FitError> {
-        let data = data(&rows.rows, true);
-        if data.len() < N {
-            return Err(FitError::TooFew { numbers: data.len() });
-        }
-        let start = start(&rows.rows);
-        let (problem, report) = LevenbergMarquardt::new().with_patience(500).minimize(Problem {
-            rows: &rows.rows,
-            data: &data,
-            logs: OVector::from_iterator_generic(Const::<N>, Const::<1>, start.0.iter().map(|v| v.ln())),
-        });
-        if !report.termination.was_successful() {
-            return Err(FitError::NoMinimum(format!("{:?}", report.termination)));
-        }
-        let lost = || FitError::NoMinimum("a prediction that is no number".into());
-        let residuals = problem.residuals().ok_or_else(lost)?;
-        let slopes = problem.jacobian().ok_or_else(lost)?;
-        let errors = errors(&slopes, residuals.norm_squared(), data.len())?;
-        let parameters = problem.values();
-        let comparisons = compare(&parameters, rows);
-        let squares: f64 =
-            data.iter().map(|d| (d.guess(&parameters, &rows.rows).value / d.measured - 1.0).powi(2)).sum();
-        let rms = 100.0 * (squares / data.len() as f64).sqrt();
-        Ok(Fit { parameters, errors, comparisons, rms, numbers: data.len() })
+pub(super) fn solve(rows: &[Row], data: &[Datum]) -> Result<Solved, FitError> {
+    if data.len() < N {
+        return Err(FitError::TooFew { numbers: data.len() });
     }
-
-    /// Predictions for rows that were not used in the fit.
-    pub fn predict(&self, rows: &Rows) -> Vec<Comparison> {
-        compare(&self.parameters, rows)
+    let start = start(rows, data);
+    let (problem, report) = LevenbergMarquardt::new().with_patience(500).minimize(Problem {
+        rows,
+        data,
+        logs: OVector::from_iterator_generic(Const::<N>, Const::<1>, start.0.iter().map(|v| v.ln())),
+    });
+    if !report.termination.was_successful() {
+        return Err(FitError::NoMinimum(format!("{:?}", report.termination)));
     }
+    let lost = || FitError::NoMinimum("a prediction that is no number".into());
+    let residuals = problem.residuals().ok_or_else(lost)?;
+    let slopes = problem.jacobian().ok_or_else(lost)?;
+    Ok(Solved { parameters: problem.values(), residuals, slopes })
 }
 
-struct Datum {
-    row: usize,
-    quality: Quality,
-    measured: f64,
+/// A measured number.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Datum {
+    pub row: usize,
+    pub quality: Quality,
+    pub measured: f64,
 }
 
 impl Datum {
-    fn guess(&self, p: &Parameters, rows: &[Row]) -> Guess {
+    pub(super) fn guess(&self, p: &Parameters, rows: &[Row]) -> Guess {
         let row = &rows[self.row];
         match self.quality {
             Quality::Cpu => p.cpu_of(row),
@@ -133,7 +112,7 @@ impl Datum {
 }
 
 /// The measured numbers, row by row; with `to_fit`, without totals that follow from components.
-fn data(rows: &[Row], to_fit: bool) -> Vec<Datum> {
+pub(super) fn data(rows: &[Row], to_fit: bool) -> Vec<Datum> {
     let mut out = Vec::new();
     for (row, r) in rows.iter().enumerate() {
         let m = r.measured;
@@ -152,47 +131,28 @@ fn data(rows: &[Row], to_fit: bool) -> Vec<Datum> {
     out
 }
 
-fn compare(p: &Parameters, rows: &Rows) -> Vec<Comparison> {
-    let comparison = |d: Datum| Comparison {
+pub(super) fn data_of_all(rows: &Rows) -> Vec<Datum> {
+    data(&rows.rows, false)
+}
+
+pub(super) fn comparison(p: &Parameters, rows: &Rows, d: &Datum) -> Comparison {
+    Comparison {
         workload: rows.rows[d.row].workload.clone(),
         quality: d.quality,
         measured: d.measured,
         computed: d.guess(p, &rows.rows).value,
-    };
-    data(&rows.rows, false).into_iter().map(comparison).collect()
+    }
 }
 
 /// The usual start values, with energies scaled to the measured ones.
-fn start(rows: &[Row]) -> Parameters {
+fn start(rows: &[Row], data: &[Datum]) -> Parameters {
     let usual = Parameters::START;
-    let energies: Vec<f64> = data(rows, true)
+    let energies: Vec<f64> = data
         .iter()
         .filter(|d| d.quality != Quality::Times)
         .map(|d| (d.measured / d.guess(&usual, rows).value).ln())
         .collect();
     usual.dearer((energies.iter().sum::<f64>() / energies.len().max(1) as f64).exp())
-}
-
-/// Standard errors in percent, from the residuals and their slopes; rejects undetermined parameters.
-fn errors(slopes: &OMatrix<f64, Dyn, Const<N>>, squares: f64, numbers: usize) -> Result<Option<[f64; N]>, FitError> {
-    let normal = slopes.tr_mul(slopes);
-    let eigen = normal.symmetric_eigen();
-    let largest = eigen.eigenvalues.iter().copied().fold(0.0, f64::max);
-    for (value, vector) in eigen.eigenvalues.iter().zip(eigen.eigenvectors.column_iter()) {
-        if *value <= largest * 1e-9 {
-            let names = Parameters::ALL.iter().zip(vector.iter()).filter(|(_, v)| v.abs() > 0.2);
-            let names: Vec<_> = names.map(|(p, _)| p.name).collect();
-            return Err(FitError::Undetermined(names.join(" and ")));
-        }
-    }
-    let Some(free) = numbers.checked_sub(N).filter(|f| *f > 0) else { return Ok(None) };
-    let mut out = [0.0; N];
-    for (i, error) in out.iter_mut().enumerate() {
-        let columns = eigen.eigenvalues.iter().zip(eigen.eigenvectors.column_iter());
-        let variance: f64 = columns.map(|(value, vector)| vector[i] * vector[i] / value).sum();
-        *error = 100.0 * (variance * squares / free as f64).sqrt();
-    }
-    Ok(Some(out))
 }
 
 struct Problem<'a> {

@@ -58,8 +58,72 @@ pub struct Node {
     pub kind: Kind,
     /// Energy: the sum of its parts.
     pub energy: Energy,
+    /// What it costs more than the same frame of the control, in picojoules; `None` without a control.
+    pub beyond: Option<i64>,
     /// Parts.
     pub below: Vec<Node>,
+}
+
+impl Node {
+    /// Compares the frames with those of a control. Merged frames are compared with what the shown ones leave of the
+    /// control.
+    pub fn compare(&mut self, control: &Node) {
+        self.beyond = Some(difference(self.energy, control.energy));
+        let mut left = control.energy;
+        for node in self.below.iter_mut().filter(|n| !is_others(n)) {
+            match control.below.iter().find(|c| (c.kind, &c.text) == (node.kind, &node.text)) {
+                Some(same) => {
+                    left = left - same.energy;
+                    node.compare(same);
+                }
+                None => node.begin(),
+            }
+        }
+        if let Some(others) = self.below.iter_mut().find(|n| is_others(n)) {
+            others.beyond = Some(difference(others.energy, left));
+        }
+    }
+
+    /// Marks the frames as new: the control has none of them.
+    fn begin(&mut self) {
+        self.beyond = Some(i64::try_from(self.energy.0).unwrap_or(i64::MAX));
+        self.below.iter_mut().for_each(Node::begin);
+    }
+
+    /// What the control spent in frames that this tree does not have, at any depth.
+    pub fn gone(&self, control: &Node) -> Energy {
+        if self.below.iter().any(is_others) {
+            return Energy::ZERO;
+        }
+        let same = |c: &Node| self.below.iter().find(|n| (n.kind, &n.text) == (c.kind, &c.text));
+        control.below.iter().map(|c| same(c).map_or(c.energy, |n| n.gone(c))).sum()
+    }
+
+    /// The largest difference of a frame below the outermost one, without its sign.
+    pub fn widest(&self) -> u64 {
+        self.below.iter().map(|n| n.beyond.map_or(0, i64::unsigned_abs).max(n.widest())).max().unwrap_or(0)
+    }
+}
+
+fn difference(energy: Energy, control: Energy) -> i64 {
+    let signed = |e: Energy| i64::try_from(e.0).unwrap_or(i64::MAX);
+    signed(energy).saturating_sub(signed(control))
+}
+
+/// A difference in picojoules, for people.
+pub fn signed(beyond: i64) -> String {
+    let sign = if beyond < 0 { "-" } else { "+" };
+    format!("{sign}{}", Energy(beyond.unsigned_abs()))
+}
+
+/// The colour of a difference, as of difffolded.pl: the more it grew the redder, the more it shrank the bluer.
+fn tint(beyond: i64, widest: u64) -> String {
+    let faint = 235 - (120.0 * beyond.unsigned_abs() as f64 / widest.max(1) as f64).min(120.0) as u8;
+    match beyond {
+        0 => "rgb(235,235,235)".to_owned(),
+        1.. => format!("rgb(255,{faint},{faint})"),
+        _ => format!("rgb({faint},{faint},255)"),
+    }
 }
 
 /// A tree under construction, keyed by type and text.
@@ -82,7 +146,7 @@ impl Growing {
     fn grown(self, kind: Kind, text: String) -> Node {
         let mut below: Vec<Node> = self.below.into_iter().map(|((kind, text), node)| node.grown(kind, text)).collect();
         below.sort_by_key(|n| (is_others(n), Reverse(n.energy)));
-        Node { text, kind, energy: self.energy, below }
+        Node { text, kind, energy: self.energy, beyond: None, below }
     }
 }
 
@@ -154,21 +218,25 @@ pub const STYLE: &str = "
 .icicle .outer rect { fill: var(--outer) } .icicle .place rect { fill: var(--place) } .icicle .special rect { fill: var(--special) }
 .icicle .cause rect { fill: var(--cause) } .icicle .cpu rect { fill: var(--cpu) } .icicle .dram rect { fill: var(--dram) }
 .icicle .storage rect { fill: var(--storage) } .icicle .board rect { fill: var(--board) } .icicle .part rect { fill-opacity: .65 }
+.icicle.compared { --ink: #1a1a1a } .icicle.compared .part rect { fill-opacity: 1 }
 @media (prefers-color-scheme: dark) { .icicle, .icicle-colours { --ink: #f0f0f0; --outer: #3a414b; --place: #24507c; --special: #4b4740;
-  --cause: #6b5214; --cpu: #563a73; --dram: #1f5f56; --storage: #2f5a22; --board: #733c2b } }
+  --cause: #6b5214; --cpu: #563a73; --dram: #1f5f56; --storage: #2f5a22; --board: #733c2b } .icicle.compared { --ink: #1a1a1a } }
 ";
 
 /// Draws a tree.
 pub fn svg(root: &Node) -> Markup {
+    let widest = root.widest();
     let mut frames = Vec::new();
     let deepest = lay(root, 0, 0.0, 100.0, &mut frames);
     let all = root.energy.0.max(1) as f64;
     html! {
-        svg.icicle width="100%" height=((deepest + 1) * ROW) role="img" aria-label="Joules as an icicle: below each frame what it is made of" {
+        svg class={ "icicle" @if root.beyond.is_some() { " compared" } } width="100%" height=((deepest + 1) * ROW) role="img" aria-label="Joules as an icicle: below each frame what it is made of" {
             @for (node, row, x, width) in &frames {
                 svg class=(node.kind.class()) x=(percent(*x)) y=(row * ROW) width=(percent(*width)) height=(ROW - 1) {
-                    title { (node.text) ": " (node.energy) ", " (share(node.energy.0 as f64 / all)) " of all" }
-                    rect width="100%" height="100%" {}
+                    title { (node.text) ": " (node.energy) ", " (share(node.energy.0 as f64 / all)) " of all"
+                        @if let Some(beyond) = node.beyond { ", " (signed(beyond)) " against the control" }
+                    }
+                    rect width="100%" height="100%" style=[node.beyond.map(|b| format!("fill:{}", tint(b, widest)))] {}
                     // No text if not even a letter fits.
                     @if *width >= 1.0 { text x="3" y="15" { (node.text) } }
                 }
@@ -251,6 +319,49 @@ mod tests {
             assert_eq!(files + others, 5_000, "{most}");
             assert!(files <= most + 8, "{most}: {files}");
         }
+    }
+
+    /// The tree of one file with these energies by cause.
+    fn compared(causes: &[(&str, u64)]) -> Node {
+        let sums = causes.iter().map(|(cause, pj)| ((*cause).to_owned(), Part::Link, Energy(*pj)));
+        tree(&Flame::from_sums(Place::path(b"/f", "", false), Depth::Components, sums), "all", 10)
+    }
+
+    #[test]
+    fn a_frame_that_costs_more_than_the_controls_is_red_one_that_costs_less_blue() {
+        let control = compared(&[("nodes", 10), ("user data", 50), ("gone", 7)]);
+        let mut run = compared(&[("nodes", 30), ("user data", 40), ("cleaning", 5)]);
+        run.compare(&control);
+        let file = &run.below[0].below[0];
+        assert_eq!((run.beyond, file.text.as_str(), file.beyond), (Some(8), "f", Some(8)));
+        let of: BTreeMap<&str, Option<i64>> = file.below.iter().map(|n| (n.text.as_str(), n.beyond)).collect();
+        assert_eq!(of, [("cleaning", Some(5)), ("nodes", Some(20)), ("user data", Some(-10))].into());
+        assert_eq!((run.gone(&control), run.widest()), (Energy(7), 20));
+        let text = svg(&run).into_string();
+        for part in ["fill:rgb(255,115,115)", "fill:rgb(175,175,255)", "-10.00 pJ against the control"] {
+            assert!(text.contains(part), "no {part} in {text}");
+        }
+    }
+
+    #[test]
+    fn merged_frames_are_compared_with_what_the_shown_ones_leave() {
+        let (mut run, control) = (tree(&flame(50), "all", 3), tree(&flame(60), "all", usize::MAX));
+        run.compare(&control);
+        fn adds_up(node: &Node, control: &Node, gone: &mut i64) {
+            if node.below.is_empty() {
+                return;
+            }
+            *gone += node.beyond.unwrap() - node.below.iter().filter_map(|n| n.beyond).sum::<i64>();
+            for n in &node.below {
+                if let Some(same) = control.below.iter().find(|c| (c.kind, &c.text) == (n.kind, &n.text)) {
+                    adds_up(n, same, gone);
+                }
+            }
+        }
+        let mut gone = 0;
+        adds_up(&run, &control, &mut gone);
+        assert_eq!(run.beyond.unwrap(), flame(50).total().0 as i64 - flame(60).total().0 as i64);
+        assert_eq!(gone.unsigned_abs(), run.gone(&control).0);
     }
 
     #[test]

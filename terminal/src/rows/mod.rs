@@ -15,7 +15,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use device::energy::{Component, Energy};
+use device::energy::{Component, Energy, Power};
 use sim::labels::Cause;
 use trace::replay::blocks::Latency;
 use trace::write::parquet::Table;
@@ -44,7 +44,7 @@ const TIMELINE: &str = "message timeline {
     REQUIRED INT64 time_ns (INTEGER(64, false));
     REQUIRED BYTE_ARRAY component (STRING);
     REQUIRED INT64 pj (INTEGER(64, false));
-    OPTIONAL DOUBLE watts;
+    OPTIONAL INT64 power_uw (INTEGER(64, false));
 }";
 
 const LATENCY: &str = "message latency {
@@ -181,7 +181,7 @@ fn timeline<R: Run>(run: &R, out: &mut Out) -> io::Result<()> {
             out.long(Some(at));
             out.bytes(Some(word(component).as_bytes()));
             out.long(Some(spent[n].0));
-            out.real(seconds.map(|seconds| (spent[n] - since).joules() / seconds));
+            out.long(seconds.map(|seconds| Power::from_watts((spent[n] - since).joules() / seconds).0));
             out.end_of_row()?;
         }
         last = Some((at, spent));

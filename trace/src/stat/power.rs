@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::TraceError;
 use crate::power::{Readings, Value};
@@ -16,12 +16,26 @@ pub struct ChannelStat {
     pub readings: u64,
     /// Nanoseconds from the first reading to the last.
     pub span_ns: u64,
-    /// Energy in that time, in joules.
+    /// Energy in that time, in joules; picojoules in JSON.
+    #[serde(rename = "pj", serialize_with = "picojoules")]
     pub joules: f64,
-    /// Mean power in watts.
+    /// Mean power in watts; microwatts in JSON.
+    #[serde(rename = "mean_uw", serialize_with = "microwatts")]
     pub mean_watts: f64,
-    /// Highest power in watts; for energy channels, between two readings.
+    /// Highest power in watts, microwatts in JSON; for energy channels, between two readings.
+    #[serde(rename = "max_uw", serialize_with = "microwatts")]
     pub max_watts: f64,
+}
+
+// Meters may count down, so both can be negative.
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde passes a reference
+fn picojoules<S: Serializer>(joules: &f64, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_i64((joules * 1e12).round() as i64)
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde passes a reference
+fn microwatts<S: Serializer>(watts: &f64, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_i64((watts * 1e6).round() as i64)
 }
 
 /// Statistics of a recording.

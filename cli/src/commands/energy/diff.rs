@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use unicode_width::UnicodeWidthStr;
 
 use serde_json::{Value, json};
-use sim::differential::{Answer, Number, Plan};
+use sim::differential::{Answer, Number, Per, Plan};
 
 use crate::table::{self, Table};
-use crate::{Failure, output, progress, whole};
+use crate::{Failure, joules, output, progress, whole};
 
 const EXAMPLES: &str = r#"PLAN.toml:
   of = "memory"                     # the run to divide; default: the last one
@@ -145,23 +145,38 @@ fn residual(joules: f64) -> String {
     if joules.abs() < 5e-4 { "0.000".into() } else { format!("{joules:+.3}") }
 }
 
+/// A number with its half interval, as whole multiples of a smaller unit.
+fn scaled(n: &Number, factor: f64) -> Value {
+    let whole = |x: f64| (x * factor).round() as i64;
+    json!({ "value": whole(n.value), "bar": n.bar.map(whole) })
+}
+
+fn pj(joules: &Number) -> Value {
+    scaled(joules, 1e12)
+}
+
 fn as_value(plan: &Plan, answer: &Answer) -> Result<Value, Failure> {
     let run = |r: &sim::differential::RunFit| {
         json!({
-            "name": r.name, "repeats": r.repeats, "measured_joules": r.measured, "computed_joules": r.computed,
-            "residual_joules": r.residual(), "contradicted": r.is_contradicted(),
-            "components_joules": r.parts,
+            "name": r.name, "repeats": r.repeats, "measured_pj": pj(&r.measured),
+            "computed_pj": joules::picojoules(r.computed), "residual_pj": joules::picojoules(r.residual()),
+            "contradicted": r.is_contradicted(),
+            "components_pj": r.parts.iter().map(|j| joules::picojoules(*j)).collect::<Value>(),
         })
     };
     let part = |p: &sim::differential::Part| {
-        json!({
-            "name": p.name, "joules": p.joules, "percent": p.percent, "price": p.price, "price_unit": p.per.unit(),
-        })
+        let (price, scaled) = match p.per {
+            Per::Second => ("price_uw", scaled(&p.price, 1e6)),
+            Per::Operation => ("price_pj_per_operation", pj(&p.price)),
+            Per::Byte => ("price_pj_per_byte", pj(&p.price)),
+            Per::Run => ("price_pj_per_run", pj(&p.price)),
+        };
+        json!({ "name": p.name, "pj": pj(&p.joules), "percent": p.percent, price: scaled })
     };
     Ok(json!({
         "title": plan.title,
         "of": answer.of,
-        "total_joules": answer.total,
+        "total_pj": pj(&answer.total),
         "confidence_percent": 95,
         "components": answer.parts.iter().map(part).collect::<Value>(),
         "runs": answer.runs.iter().map(run).collect::<Value>(),

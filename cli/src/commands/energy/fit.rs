@@ -2,17 +2,17 @@
 //!
 //! Reads rows, prints the result of `sim::fit`, and writes a profile with it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use device::energy::Nanos;
 use device::energy::profile::{Profile, Unit};
 use serde_json::{Value, json};
 use sim::fit::watts::Loads;
-use sim::fit::{Comparison, Fit, Parameters, Quality, Rows, calibrate};
+use sim::fit::{Comparison, Data, Fit, Outlier, Parameters, Quality, Rows, calibrate};
 
 use super::fit_watts;
 use crate::table::{self, Table};
-use crate::{Failure, output, whole};
+use crate::{Failure, joules, output, whole};
 
 /// Fit a profile to measurements.
 ///
@@ -25,9 +25,12 @@ use crate::{Failure, output, whole};
 /// recordings.
 ///
 /// Eight parameters are fitted by least squares on the logarithms. They are printed with their standard errors, next
-/// to a comparison of all measured and predicted numbers. --output writes a profile: the base profile with the fitted
-/// numbers, each marked as fitted to the sources of the rows. The share of the simulated flash is subtracted from the
-/// fitted numbers, and the rest is assigned to the device's link.
+/// to a comparison of all measured and predicted numbers. A number that is more than four standard deviations off what
+/// the others give is named as an outlier, with its line. --output writes a profile: the base profile with the fitted
+/// numbers, each with its source and the range in which the true one lies in nine of ten cases, by the spread of the
+/// measured numbers. Its `calibrated_on` has the file, the number of numbers, and how far they are off; `predicts` has
+/// the files of --predict. The share of the simulated flash is subtracted from the fitted numbers, and the rest is
+/// assigned to the device's link.
 ///
 /// A table with the column watts is of a drive alone, of which a review or paper gives the power at known loads. Columns:
 /// load, way (idle, sleep, read, write), bytes (of a request), per_second (requests), watts, source. Fitted are the watts
@@ -50,6 +53,9 @@ pub struct Args {
     /// Rows that are predicted but not fitted, and compared with the measurement; may be given several times.
     #[arg(long, value_name = "HELD-OUT.csv")]
     predict: Vec<PathBuf>,
+    /// Fit without the numbers that do not go with the others.
+    #[arg(long)]
+    without_outliers: bool,
     /// The base profile: a shipped one or a file; default: kirin9000-ufs31, of a table of loads samsung-970evoplus.
     /// Numbers that the fit does not determine are kept.
     #[arg(long, value_name = "PROFILE", requires = "output")]
@@ -75,23 +81,35 @@ fn time(text: &str) -> Result<Nanos, String> {
 pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let text = std::fs::read_to_string(&args.measured).map_err(|e| format!("{}: {e}", args.measured.display()))?;
     if Loads::is_one(&text) {
-        if args.anchor.is_some() {
-            return Err(Failure::usage("--anchor: a table of loads has its rates in seconds; leave it out"));
+        if args.anchor.is_some() || args.without_outliers {
+            let option = if args.anchor.is_some() { "--anchor" } else { "--without-outliers" };
+            return Err(Failure::usage(format!("{option} is not for a table of loads; leave it out")));
         }
         let Args { measured, predict, profile, output, .. } = args;
         let given = fit_watts::Given { measured, predict, profile: profile.as_deref(), output: output.as_deref() };
         return fit_watts::run(&given, &text, as_json);
     }
     let rows = Rows::parse(&text, &args.measured.display().to_string()).map_err(|e| e.to_string())?;
-    let fit = Fit::new(&rows).map_err(|e| e.to_string())?;
+    let fit = if args.without_outliers { Fit::without_outliers(&rows) } else { Fit::new(&rows) };
+    let fit = fit.map_err(|e| e.to_string())?;
     let mut predicted = Vec::new();
     for file in &args.predict {
         let held_out = Rows::read(file).map_err(|e| e.to_string())?;
-        predicted.push((file.display().to_string(), fit.predict(&held_out)));
+        predicted.push((file.display().to_string(), held_out.sources(), fit.predict(&held_out)));
     }
     if let Some(out) = &args.output {
         let base = args.profile.as_deref().unwrap_or("kirin9000-ufs31");
-        let profile = calibrate(&Profile::text(base)?, base, &fit.parameters, &rows.sources(), args.anchor);
+        let file = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let held_out: Vec<_> = args.predict.iter().map(|path| file(path)).collect();
+        let held_out: Vec<_> = held_out
+            .iter()
+            .zip(&predicted)
+            .map(|(file, (_, sources, comparisons))| Data { file, sources, comparisons })
+            .collect();
+        let (measured, sources) = (file(&args.measured), rows.sources());
+        let data = Data { file: &measured, sources: &sources, comparisons: &fit.comparisons };
+        let name = out.file_stem().unwrap_or_default().to_string_lossy();
+        let profile = calibrate(&Profile::text(base)?, base, &name, &fit, &data, &held_out, args.anchor);
         whole::write(out, profile.map_err(|e| e.to_string())?)?;
     }
     if as_json {
@@ -111,8 +129,22 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         Parameters::ALL.len(),
         fit.rms
     ));
+    for o in &fit.outliers {
+        let c = &o.comparison;
+        let fate = if fit.left_out { "left out" } else { "--without-outliers leaves it out" };
+        output::line(&format!(
+            "outlier: line {}, {}, {}: measured {:.3}, by the others {:.3}: {:+.1} %, {:.0} standard deviations; {fate}",
+            o.line,
+            output::plain(&c.workload),
+            c.quality.text(),
+            c.measured,
+            c.computed,
+            c.percent(),
+            o.deviations,
+        ));
+    }
     comparisons("fitted", &fit.comparisons);
-    for (file, list) in &predicted {
+    for (file, _, list) in &predicted {
         output::lines(&format!("\nnot fitted to, {}:", output::plain(file)));
         comparisons("predicted", list);
     }
@@ -130,32 +162,55 @@ fn comparisons(computed: &str, list: &[Comparison]) {
     output::lines(&format!("\n{}", table.text()));
 }
 
-fn as_value(fit: &Fit, predicted: &[(String, Vec<Comparison>)]) -> Value {
+fn as_value(fit: &Fit, predicted: &[(String, String, Vec<Comparison>)]) -> Value {
     let list = |l: &[Comparison]| l.iter().map(comparison).collect::<Value>();
     let parameter = |(i, v): (usize, &f64)| {
         let p = &Parameters::ALL[i];
         let error = fit.errors.map(|e| e[i]);
-        json!({ "name": p.name, "value": v, "unit": p.unit, "meaning": p.meaning, "error_percent": error })
+        let (key, value) = match p.unit {
+            "mJ" => ("pj", pj(*v)),
+            "mJ/MB" => ("pj_per_mib", pj(*v)),
+            _ => ("ratio", json!(v)),
+        };
+        json!({ "name": p.name, key: value, "meaning": p.meaning, "error_percent": error })
     };
     json!({
         "parameters": fit.parameters.0.iter().enumerate().map(parameter).collect::<Value>(),
         "numbers": fit.numbers,
         "rms_percent": fit.rms,
+        "outliers": fit.outliers.iter().map(|o| outlier(o, fit.left_out)).collect::<Value>(),
         "fitted": list(&fit.comparisons),
-        "predicted": predicted.iter().map(|(f, l)| json!({ "file": f, "rows": list(l) })).collect::<Value>(),
+        "predicted": predicted.iter().map(|(f, _, l)| json!({ "file": f, "rows": list(l) })).collect::<Value>(),
     })
 }
 
+fn outlier(o: &Outlier, left_out: bool) -> Value {
+    let mut value = comparison(&o.comparison);
+    value["line"] = json!(o.line);
+    value["standard_deviations"] = json!(o.deviations);
+    value["left_out"] = json!(left_out);
+    value
+}
+
 fn comparison(c: &Comparison) -> Value {
-    let (number, unit) = match c.quality {
-        Quality::Cpu => ("cpu", "mJ"),
-        Quality::Storage => ("storage", "mJ"),
-        Quality::Rest => ("rest", "mJ"),
-        Quality::Total => ("total", "mJ"),
-        Quality::Times => ("time", "ratio"),
+    let number = match c.quality {
+        Quality::Cpu => "cpu",
+        Quality::Storage => "storage",
+        Quality::Rest => "rest",
+        Quality::Total => "total",
+        Quality::Times => "time",
+    };
+    let (measured, computed) = match c.quality {
+        Quality::Times => (("measured_ratio", json!(c.measured)), ("computed_ratio", json!(c.computed))),
+        _ => (("measured_pj", pj(c.measured)), ("computed_pj", pj(c.computed))),
     };
     json!({
-        "workload": c.workload, "number": number, "unit": unit,
-        "measured": c.measured, "computed": c.computed, "difference_percent": c.percent(),
+        "workload": c.workload, "number": number, measured.0: measured.1, computed.0: computed.1,
+        "difference_percent": c.percent(),
     })
+}
+
+/// Millijoules as whole picojoules.
+fn pj(millijoules: f64) -> Value {
+    json!(joules::picojoules(millijoules / 1e3))
 }

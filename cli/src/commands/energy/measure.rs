@@ -15,13 +15,14 @@ use std::thread;
 use std::time::Duration;
 
 use device::clock::{Clock, RealClock};
+use device::energy::{Energy, Nanos, Power};
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 use trace::rapl::{Counters, POWERCAP};
 use trace::read::joules_csv;
 
 use crate::table::{self, Table};
-use crate::{Failure, output, whole};
+use crate::{Failure, joules, output, whole};
 
 /// Measure a command's energy with the processor's counters (RAPL).
 ///
@@ -259,10 +260,12 @@ fn table(names: &[String], spent: &Spent, idle: Option<&Spent>) -> String {
 
 fn as_value(args: &Args, names: &[String], spent: &Spent, idle: Option<&Spent>, status: ExitStatus) -> Value {
     let domain = |(n, name): (usize, &String)| {
-        let mut domain = json!({ "name": name, "joules": spent.joules[n], "mean_watts": spent.watts(n) });
+        let mut domain = json!({
+            "name": name, "pj": Energy::from_joules(spent.joules[n]), "mean_uw": Power::from_watts(spent.watts(n)),
+        });
         if let Some(idle) = idle {
-            domain["idle_watts"] = json!(idle.watts(n));
-            domain["joules_above_idle"] = json!(spent.above(idle, n));
+            domain["idle_uw"] = json!(Power::from_watts(idle.watts(n)));
+            domain["above_idle_pj"] = json!(joules::picojoules(spent.above(idle, n)));
         }
         domain
     };
@@ -271,8 +274,8 @@ fn as_value(args: &Args, names: &[String], spent: &Spent, idle: Option<&Spent>, 
         "command": command,
         "exit_code": status.code(),
         "signal": status.signal(),
-        "seconds": spent.seconds,
-        "idle_seconds": idle.map(|i| i.seconds),
+        "time_ns": Nanos::from_seconds(spent.seconds),
+        "idle_ns": idle.map(|i| Nanos::from_seconds(i.seconds)),
         "readings": spent.readings,
         "domains": names.iter().enumerate().map(domain).collect::<Value>(),
     })

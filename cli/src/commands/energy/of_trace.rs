@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use device::energy::profile::Profile;
 use device::energy::{Component, Energy, Operation};
-use serde_json::json;
+use serde_json::{Value, json};
 use sim::prices::{Priced, Prices, estimate, shares};
 use sim::replay::{Error, devices, notes, opening};
 use sim::traces::{ReplayError, Speed, blocks};
@@ -95,9 +95,9 @@ pub fn run(args: &OfTrace, as_json: bool) -> Result<ExitCode, Failure> {
             "timing": json!(timing),
             "not_counted": of_devices::json(&left_out),
             "by_table": {
-                "kinds": priced,
-                "joules": by_table,
-                "prices": prices,
+                "kinds": priced.iter().map(kind).collect::<Value>(),
+                "pj": Energy::from_joules(by_table),
+                "prices": of_table(&prices),
                 "random_reads_of_requests": read.random_of_runs(),
                 "random_writes_of_requests": written.random_of_runs(),
                 "random_reads_of_bytes": read.random_of_bytes(),
@@ -105,14 +105,13 @@ pub fn run(args: &OfTrace, as_json: bool) -> Result<ExitCode, Failure> {
             },
             "by_simulation": {
                 "pj": simulated.0,
-                "joules": simulated.joules(),
                 "idle_pj": idle.0,
                 "components_with_idle_pj": Component::ALL
                     .iter()
                     .map(|c| (c.text().to_lowercase(), json!(run.ledger.component(*c).0)))
                     .collect::<serde_json::Map<_, _>>(),
             },
-            "difference_joules": difference,
+            "difference_pj": joules::picojoules(difference),
             "difference_percent": percent,
             "damage": run.damage.as_ref().map(ToString::to_string),
         }));
@@ -147,6 +146,28 @@ pub fn run(args: &OfTrace, as_json: bool) -> Result<ExitCode, Failure> {
     }
     output::lines(&format!("\nthe table differs by {difference:+.2} J, {percent:+.1} % of the simulation"));
     Ok(recorded::end(run.damage.as_ref(), false))
+}
+
+fn kind(p: &Priced) -> Value {
+    json!({
+        "kind": p.kind, "runs": p.runs, "bytes": p.bytes, "pj_per_kib": per_kib(p.uj_per_kb),
+        "pj": Energy::from_joules(p.joules),
+    })
+}
+
+fn of_table(p: &Prices) -> Value {
+    json!({
+        "read_sequential_pj_per_kib": per_kib(p.read_sequential),
+        "read_random_pj_per_kib": per_kib(p.read_random),
+        "write_sequential_pj_per_kib": per_kib(p.write_sequential),
+        "write_random_pj_per_kib": per_kib(p.write_random),
+        "source": p.source,
+    })
+}
+
+/// Microjoules for a KiB, as picojoules.
+fn per_kib(price: f64) -> Energy {
+    Energy::from_joules(price / 1e6)
 }
 
 fn table(priced: &[Priced], all: f64) -> String {

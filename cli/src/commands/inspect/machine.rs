@@ -3,6 +3,7 @@
 //!
 //! Within a version of the schema the meaning of a name does not change; names may be added.
 
+use device::energy::Nanos;
 use format::checkpoint::CpFlags;
 use inspect::Volume;
 use inspect::inode::Kind;
@@ -16,7 +17,7 @@ use super::text::log_name;
 use super::{Args, By, Found, Seen, WORST, groups};
 
 /// The schema's name and version.
-pub const SCHEMA: (&str, u32) = ("joulefs-inspect", 1);
+pub const SCHEMA: (&str, u32) = ("joulefs-inspect", 2);
 
 /// The changes since an earlier report.
 pub fn compared(source: &str, diff: Value) -> Value {
@@ -85,7 +86,7 @@ fn of_volume(volume: &Volume) -> Value {
             "checkpoint_version": cp.map(|c| c.version),
             "clean_unmount": cp.map(|c| c.flags.contains(CpFlags::UMOUNT)),
             "user_blocks": cp.map(|c| c.user_blocks),
-            "mounted_s": cp.map(|c| c.elapsed),
+            "mounted_ns": cp.map(|c| nanoseconds(c.elapsed)),
         },
         "counts": {
             "directories": volume.counts.dirs,
@@ -145,6 +146,10 @@ fn sum(s: &Sum) -> Map<String, Value> {
     row
 }
 
+fn nanoseconds(seconds: u64) -> u64 {
+    seconds.saturating_mul(1_000_000_000)
+}
+
 /// Segment counts. Logs and ages are null if the file system has none or does not report them.
 fn space(space: &Space, has_logs: bool, has_ages: bool) -> Value {
     let names = format::sit::LogType::ALL.map(log_name).into_iter().chain(["of no type"]);
@@ -156,7 +161,7 @@ fn space(space: &Space, has_logs: bool, has_ages: bool) -> Value {
             "full_segments": l.full,
             "valid_blocks": l.valid,
             "mean_f": mean(l.fragmentation),
-            "mean_age_s": has_ages.then(|| mean(l.age as f64)),
+            "mean_age_ns": has_ages.then(|| Nanos::from_seconds(mean(l.age as f64))),
         })
     });
     json!({
@@ -166,7 +171,7 @@ fn space(space: &Space, has_logs: bool, has_ages: bool) -> Value {
         "partly_valid_segments_by_tenth": space.tenths,
         "mean_f": space.mean_fragmentation(),
         "most_f": MAX_FRAGMENTATION,
-        "age_quartiles_s": has_ages.then_some(space.ages),
+        "age_quartiles_ns": has_ages.then(|| space.ages.map(nanoseconds)),
         "logs": has_logs.then(|| logs.collect::<Vec<_>>()),
         "free_pieces": (0..LEVELS).map(|n| json!({
             "level": format!("L{}", n + 1), "pieces": space.pieces[n], "blocks": space.piece_blocks[n],

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use device::energy::Component;
+use device::energy::{Component, Nanos, Power};
 use serde_json::{Map, Value, json};
 
 use super::view::{Amounts, DiskRow, Row, Shown, lumped, sum};
@@ -18,7 +18,7 @@ fn row(r: &Row) -> Value {
         "process": r.process,
         "pj": sum(&r.energy).0,
         "components_pj": components(&r.energy),
-        "watts": r.watts,
+        "power_uw": Power::from_watts(r.watts),
         "requests": r.asked.requests,
         "bytes_read": r.asked.read,
         "bytes_written": r.asked.written,
@@ -40,7 +40,7 @@ fn disk(d: &DiskRow, most: usize) -> Value {
         "device_bytes": d.about.bytes,
         "full": d.about.full,
         "smaller_than_disk": d.about.folded,
-        "watts": d.watts,
+        "power_uw": Power::from_watts(d.watts),
         "pj": sum(&d.energy).0,
         "replay_pj": d.of_requests.0,
         "components_pj": components(&d.energy),
@@ -55,12 +55,11 @@ fn disk(d: &DiskRow, most: usize) -> Value {
 pub fn json(shown: &Shown, most: usize) -> Value {
     let notes: Map<String, Value> = shown.notes.iter().map(|n| (n.key.to_owned(), json!(n.count))).collect();
     json!({
-        "seconds": shown.since,
-        "interval_s": shown.interval,
+        "time_ns": Nanos::from_seconds(shown.since),
+        "interval_ns": Nanos::from_seconds(shown.interval),
         "ended": shown.ended,
-        "watts": shown.watts(),
+        "power_uw": Power::from_watts(shown.watts()),
         "total_pj": shown.total().0,
-        "joules": shown.total().joules(),
         "notes": notes,
         "damage": shown.damage,
         "disks": shown.disks.iter().map(|d| disk(d, most)).collect::<Value>(),

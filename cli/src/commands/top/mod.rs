@@ -268,7 +268,12 @@ impl Top<'_> {
             let name = self.about.get(disk).map_or_else(|| disk.to_string(), |about| about.name.clone());
             flame.add_below(&name, &names::of_processes(&reading.ledger, depth, self.source.names()));
         }
-        Graph { name: "joulefs top".into(), flame, took: self.before.values().map(|r| r.took).max().unwrap_or(0) }
+        Graph {
+            name: "joulefs top".into(),
+            flame,
+            took: self.before.values().map(|r| r.took).max().unwrap_or(0),
+            control: None,
+        }
     }
 
     /// Refreshes until the count, the recording's end or a signal.

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use device::energy::Component;
+use device::energy::{Component, Energy, Nanos, Power};
 use fuse::control::{ACCOUNT, REPORT};
 use rustix::io::Errno;
 use serde_json::{Map, Value, json};
@@ -14,7 +14,6 @@ use super::machine::label;
 use super::screen::{seconds, watts};
 use crate::table::{self, Table};
 use crate::{Failure, output};
-use device::energy::Energy;
 
 /// Maximum length of an answer.
 const LONGEST: usize = 64 << 10;
@@ -117,7 +116,7 @@ impl Mounts {
             let list = said[what].as_array().map_or(&[][..], Vec::as_slice);
             let row = |r: &Value| {
                 let mut r = r.clone();
-                r["watts"] = json!(power(&r, interval));
+                r["power_uw"] = json!(Power::from_watts(power(&r, interval)));
                 r
             };
             list.iter().map(row).collect()
@@ -129,20 +128,20 @@ impl Mounts {
             out.insert("mount".into(), json!(m.dir.display().to_string()));
             out.insert("mounted".into(), json!(!m.gone));
             out.insert("failed".into(), json!(m.state.failed));
-            out.insert("durable_age_s".into(), json!(m.state.age_s));
-            out.insert("watts".into(), json!(power(&said, interval)));
+            let age = m.state.age_s.map(|s| s.saturating_mul(1_000_000_000));
+            out.insert("durable_age_ns".into(), json!(age));
+            out.insert("power_uw".into(), json!(Power::from_watts(power(&said, interval))));
             out.insert("causes".into(), rows(&said, "causes"));
             out.insert("files".into(), rows(&said, "files"));
             Value::Object(out)
         };
         let total: u64 = self.all.iter().map(|m| number(&m.said, "pj")).sum();
         json!({
-            "seconds": since,
-            "interval_s": interval,
+            "time_ns": Nanos::from_seconds(since),
+            "interval_ns": Nanos::from_seconds(interval),
             "ended": ended,
-            "watts": self.watts(interval),
+            "power_uw": Power::from_watts(self.watts(interval)),
             "total_pj": total,
-            "joules": Energy(total).joules(),
             "mounts": self.all.iter().map(mount).collect::<Value>(),
         })
     }

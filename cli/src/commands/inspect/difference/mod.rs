@@ -70,8 +70,13 @@ impl Look {
     pub fn of_json(name: &str, text: &str) -> Result<Self, Failure> {
         let wrong = |what: String| Failure::from(format!("{name}: {what}"));
         let report: Value = serde_json::from_str(text).map_err(|e| wrong(format!("not JSON: {e}")))?;
-        if report["schema"] != SCHEMA.0 || report["schema_version"] != SCHEMA.1 {
-            return Err(wrong(format!("not JSON from `joulefs --json inspect` ({}, version {})", SCHEMA.0, SCHEMA.1)));
+        // What is compared is the same in both versions.
+        let version = report["schema_version"].as_u64().unwrap_or(0);
+        if report["schema"] != SCHEMA.0 || !(1..=u64::from(SCHEMA.1)).contains(&version) {
+            return Err(wrong(format!(
+                "not JSON from `joulefs --json inspect` ({}, version 1 to {})",
+                SCHEMA.0, SCHEMA.1
+            )));
         }
         let source = report["source"].as_str().unwrap_or_default().trim_end_matches('/');
         let of_directory = report["sample"].is_object();

@@ -324,7 +324,7 @@ fn logs(n: &Numbers<'_>) -> Markup {
                         td.n { (n.count(&at("full_segments"))) }
                         td.n { (n.of_segments(&at("valid_blocks"), &at("segments"))) }
                         td.n { (n.share(&at("mean_f"), "/space/most_f")) }
-                        td.n { (n.age(&at("mean_age_s"))) }
+                        td.n { (n.age(&at("mean_age_ns"))) }
                     }
                 }
                 tr { td { "free" } td.n { (n.count("/space/free_segments")) } td {} td {} td {} td {} }

@@ -60,9 +60,9 @@ impl Numbers<'_> {
     pub fn time(&self, at: &str) -> Markup {
         self.shown("time", at, &time(self.number(at)))
     }
-    /// Seconds of mounted time.
+    /// Nanoseconds of mounted time, in larger units.
     pub fn age(&self, at: &str) -> Markup {
-        let text = if self.has(at) { text::age(self.real(at) as u64) } else { "-".into() };
+        let text = if self.has(at) { text::age((self.real(at) / 1e9) as u64) } else { "-".into() };
         self.shown("age", at, &text)
     }
     /// A ratio, or a dash.

@@ -26,7 +26,7 @@ use volume::OptionError;
 
 use crate::commands::mount::options::{meant_by, meant_by_name};
 use crate::file_system::Type;
-use crate::flame::{Files, FlameArgs, Graph};
+use crate::flame::{Files, FlameArgs};
 use crate::recorded::Bars;
 use crate::session::SessionArgs;
 use crate::{Failure, held, output, pieces, program, recorded, whole};
@@ -467,8 +467,8 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         }
     }
     if !flames.is_empty() {
-        let shown = points.iter().zip(&outcomes).filter(|(point, _)| !point.variant.repeats);
-        let graphs: Vec<Graph> = shown.map(|(_, o)| flame::graph(o, flames.depth())).collect();
+        let shown: Vec<usize> = (0..points.len()).filter(|n| !points[*n].variant.repeats).collect();
+        let graphs = flame::graphs(&shown, &points, &outcomes, &judged, flames.depth());
         flames.write(&output::plain(&format!("joulefs trace replay {}", args.file.display())), &graphs)?;
     }
     let wrong = outcomes.iter().find_map(|outcome| outcome.too_small(&settings));

@@ -15,7 +15,7 @@ use crate::rows::{self, Amount};
 use crate::{Failure, output};
 
 /// The version of the schema.
-const SCHEMA: (&str, &str) = ("joulefs.replay", "1");
+const SCHEMA: (&str, &str) = ("joulefs.replay", "2");
 
 /// A run and its result.
 struct Run<'a> {
