@@ -70,6 +70,29 @@ fn key(build: &str, variant: &Variant, parameters: &Map<String, Value>, recordin
     blake3::hash(all.to_string().as_bytes()).to_hex()[..32].to_owned()
 }
 
+/// The key of the past of each run that has one ([`crate::traces::past`]): of its device and volume before the calls.
+pub(super) fn of_pasts(
+    settings: &Settings,
+    ours: bool,
+    build: &str,
+    all: &[Option<&Variant>],
+) -> Result<Vec<Option<String>>, Error> {
+    let recording = digest(&trace::files_of(&settings.recording))?;
+    let shared = Shared::new(settings, ours, None)?;
+    let of_run = |variant: &Option<&Variant>| {
+        let Some(v) = variant else { return Ok(None) };
+        let mut parameters = parameters(settings, Kind::Calls, &shared, v)?;
+        // These matter after the calls have begun, and the options of the mount are there as a whole.
+        v.options.keys().map(String::as_str).chain(["repeat", "hurry", "cold"]).for_each(|name| {
+            parameters.remove(name);
+        });
+        let mount = super::calls::options(settings, v, ours, None)?.mount_in_the_past(!settings.after.is_empty());
+        parameters.insert("mount".to_owned(), json!(format!("{:?} {:?}", mount.f2fs, mount.scherlfs)));
+        Ok(Some(key(build, v, &parameters, &recording)))
+    };
+    all.iter().map(of_run).collect()
+}
+
 /// Shared dependencies of all runs, which take time to compute.
 struct Shared {
     image: Option<String>,

@@ -23,7 +23,7 @@ pub enum Confidence {
 }
 
 /// Energy per byte, in femtojoules, so that prices of a few hundred picojoules keep four digits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct PerByte(pub u64);
 
 impl PerByte {
@@ -34,7 +34,7 @@ impl PerByte {
 }
 
 /// Time per byte, in femtoseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct TimePerByte(pub u64);
 
 impl TimePerByte {
