@@ -94,7 +94,8 @@ impl Fingerprint {
             if at >= blocks.div_ceil(CHUNK_BLOCKS as u64) {
                 return Err(wrong("a chunk is past the end"));
             }
-            let middle = device.root[at as usize / FANOUT].get_or_init(|| (0..FANOUT).map(|_| Leaf::new(None)).collect());
+            let middle =
+                device.root[at as usize / FANOUT].get_or_init(|| (0..FANOUT).map(|_| Leaf::new(None)).collect());
             *middle[at as usize % FANOUT].write() = Some(Arc::new(Chunk::read_from(from)?));
         }
     }

@@ -127,12 +127,12 @@ pub(super) fn on_volume(
         let mut before: Vec<&mut dyn Source> = sources.iter_mut().map(|s| &mut **s as &mut dyn Source).collect();
         let open = reopen(&settings.recording, settings.part.read.clone(), settings.part.span);
         let (profile, number) = (&variant.profile, run);
-        let shared = |make: &mut dyn FnMut() -> Result<Past, ReplayError>| pasts.past(number, make);
+        let shared = |whose, make: &mut dyn FnMut() -> Result<Past, ReplayError>| pasts.past(number, whose, make);
         let shared = pasts.has(number).then_some(&shared as &Shared<'_>);
         let run = match ours {
             Some(ours) => run_from(shared, &mut ours.clone(), &mut before, profile, &options, &mut progress),
             None => {
-                let length = opening::length(&settings.recording);
+                let length = settings.part.length(&settings.recording);
                 let mut source = ByPath { open: &open, needs: &looked.needs, length };
                 run_from(shared, &mut source, &mut before, profile, &options, &mut progress)
             }

@@ -102,7 +102,7 @@ impl<'a> Replay<'a> {
     /// The recording cannot be read twice, is of a meter, has no calls, or does not suit the settings.
     pub fn open(settings: &'a Settings, program: &'a dyn Program) -> Result<Self, Error> {
         let path = &settings.recording;
-        opening::again(path)?;
+        std::iter::once(path).chain(&settings.part.read.further).try_for_each(|file| opening::again(file))?;
         let kind = opening::open_part(path, &settings.part)?.opened.kind();
         for typed in &settings.compare {
             let compared = Compared::parse(typed)?;

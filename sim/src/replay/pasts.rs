@@ -12,9 +12,9 @@ use parking_lot::Mutex;
 
 use super::cache::Cache;
 use crate::traces::ReplayError;
-use crate::traces::past::Past;
 #[cfg(doc)]
 use crate::traces::calls::Options;
+use crate::traces::past::{Past, Whose};
 
 /// The pasts of some runs.
 #[derive(Default)]
@@ -75,13 +75,19 @@ impl Pasts {
         }
     }
 
-    /// The past of this run, which `make` makes if it does not exist. Called once for each run.
+    /// The past of this run, which `make` makes if it does not exist. Called once for each run, and once more for one with
+    /// a past of its own, which is cached but not shared.
     pub(super) fn past(
         &self,
         run: usize,
+        whose: Whose,
         make: &mut dyn FnMut() -> Result<Past, ReplayError>,
     ) -> Result<Arc<Past>, ReplayError> {
         let Some(one) = self.one(run) else { return make().map(Arc::new) };
+        if whose == Whose::Own {
+            let key = blake3::hash(format!("{} with its own policy", one.key).as_bytes());
+            return self.find(&key.to_hex()[..32], make).map(Arc::new);
+        }
         let mut made = one.made.lock();
         let past = match &*made {
             Some(past) => Ok(past.clone()),

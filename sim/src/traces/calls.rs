@@ -22,7 +22,7 @@ use volume::{Kind, MountOptions, Mounted};
 
 use super::host_memory::PageCache;
 use super::order::{Order, Ordered};
-use super::past::{Past, Rest, Shared};
+use super::past::{Past, Rest, Shared, Whose};
 use super::source::{Making, Source};
 use super::state::{self, Began, Wanted};
 use super::timeline::Timeline;
@@ -144,14 +144,14 @@ impl Options {
     /// The options of the mount that ends before the calls. Nothing is cleaned in the background then, unless another
     /// recording is replayed (`used`), and a writer that waits for space gets the emptiest section whatever the policy
     /// is. So F2FS's settings of background cleaning do not matter, except that `joule` reads blocks along with those
-    /// that it moves, and that `commit=` depends on the power source.
-    pub fn mount_in_the_past(&self, used: bool) -> MountOptions {
+    /// that it moves ([`Whose::Own`]), and that `commit=` depends on the power source.
+    pub fn mount_in_the_past(&self, used: bool, whose: Whose) -> MountOptions {
         let mut mount = self.mount.clone();
         if !used {
             let gc = mount.f2fs.gc;
             let plain = Settings { zoned: gc.zoned, urgency: gc.urgency, ..Settings::default() };
             mount.f2fs.gc = Settings {
-                policy: if gc.policy == Policy::Joule { gc.policy } else { plain.policy },
+                policy: if whose == Whose::Own { gc.policy } else { plain.policy },
                 power: if mount.f2fs.commit.is_some() { gc.power } else { plain.power },
                 ..plain
             };
@@ -358,6 +358,7 @@ impl Begun {
                 cached: self.bench.layers.cache.iter().flat_map(|cache| cache.blocks_kept()).collect(),
                 there: self.there,
                 prepared: (files, recorded, generated),
+                cleaned: self.bench.volume.cleaned().sections > 0,
                 began: self.began,
             },
         })
@@ -365,7 +366,7 @@ impl Begun {
 
     /// Mounts the volume of a past.
     fn resumed(past: &Past, profile: &Profile, options: &Options) -> Result<Self, ReplayError> {
-        let Rest { model, booked, passed, cached, there, prepared, began } = past.rest.clone();
+        let Rest { model, booked, passed, cached, there, prepared, began, .. } = past.rest.clone();
         let contents: Arc<dyn BlockDevice> = Arc::new(past.contents.fork());
         let stack = Stack::resumed(profile, contents.clone(), model.into_model(), passed, booked, options.speed);
         let layers = Layers::new(stack, contents, options);
@@ -409,9 +410,15 @@ pub fn run_from(
     let mounts = options.mounts_before(source.is_compared());
     let begun = match shared.filter(|_| options.has_past(source.is_compared())) {
         Some(shared) => {
-            let mount = options.mount_in_the_past(!before.is_empty());
-            let mut make = || Begun::new(source, before, profile, (options, &mount), progress)?.into_past();
-            Begun::resumed(&*shared(&mut make)?, profile, options)?
+            let used = !before.is_empty();
+            let mut past = |whose| {
+                let mount = options.mount_in_the_past(used, whose);
+                let make = &mut || Begun::new(source, before, profile, (options, &mount), progress)?.into_past();
+                shared(whose, make)
+            };
+            let any = past(Whose::Any)?;
+            let is_own = any.rest.cleaned && !used && options.mount.f2fs.gc.policy == Policy::Joule;
+            Begun::resumed(&*if is_own { past(Whose::Own)? } else { any }, profile, options)?
         }
         None => {
             let mut begun = Begun::new(source, before, profile, (options, &options.mount), progress)?;

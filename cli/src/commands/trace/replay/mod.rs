@@ -85,6 +85,7 @@ use requests::Table;
     joulefs trace replay telegram_exec.csv.gz --compare profile=oneplus8t-ufs31,galaxy-nexus-emmc\n  \
     joulefs trace replay app.strace --age three-fifths --size 2G --compare gc=greedy,atgc,fagc,joule\n  \
     joulefs trace replay work.rec --compare delta=off,on\n  \
+    joulefs trace replay app.strace app.strace.1\n  \
     joulefs trace replay app.strace --age phone-year --parquet rows \\\n      \
     --compare gc=atgc,fagc --compare seed=1,2,3\n  \
     joulefs trace replay app.strace --shard 2/4 --parquet rows/2 \\\n      \
@@ -109,6 +110,9 @@ use requests::Table;
 pub struct Args {
     /// The recording.
     file: PathBuf,
+    /// Further files of the same recording: requests are merged by time, files of calls follow each other.
+    #[arg(value_name = "FILE")]
+    further: Vec<PathBuf>,
     /// The device: the name of a shipped profile, or the path of a profile file; default: kirin9000-ufs31.
     #[arg(long, short)]
     profile: Option<String>,
@@ -271,6 +275,7 @@ impl Args {
             // Changes no result.
             no_cache: _,
             file,
+            further,
             profile,
             fs,
             options,
@@ -300,7 +305,7 @@ impl Args {
         } = self.clone();
         Ok(Settings {
             recording: file,
-            part: session.part()?,
+            part: session.with(&further).part()?,
             profile,
             fs: fs.map(volume::Kind::from),
             options,
@@ -341,7 +346,8 @@ impl Args {
         let once =
             [("the recording", Some(&*self.file)), ("the image", self.image.as_deref()), ("the profile", profile)];
         let once = once.into_iter().filter_map(|(what, file)| Some((what, file?)));
-        for (what, read) in once.chain(self.after.iter().map(|file| ("a recording", file.as_path()))) {
+        let others = self.further.iter().chain(&self.after).map(|file| ("a recording", file.as_path()));
+        for (what, read) in once.chain(others) {
             for (option, file) in [("--requests", &self.requests), ("--perfetto", &self.perfetto)] {
                 file.iter().try_for_each(|file| whole::apart_from(what, option, file, read))?;
             }
@@ -446,6 +452,9 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     }
     if args.requests.is_some() && !args.compare.is_empty() {
         return Err(Failure::usage("--requests is for a single run; leave out --compare"));
+    }
+    if args.perfetto.is_some() && !args.further.is_empty() {
+        return Err(Failure::usage("--perfetto adds to the packets of one file; give one"));
     }
     if args.by_file.is_some() && !args.compare.is_empty() && !as_json {
         return Err(Failure::usage("--by-file: with --compare only --json lists files; give --json too"));
