@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use device::clock::RealClock;
 use device::energy::profile::Profile;
-use device::energy::{Component, Meter, Processor};
+use device::energy::{Component, Draws, Meter, Processor};
 use device::model::{self, Pace, Simulated};
 use device::{BlockDevice, Lba};
 use sim::labels::{Words, deleted, name};
@@ -20,7 +20,7 @@ use crate::{Failure, joules, output, whole};
 /// A metered device under a volume.
 pub struct Metered {
     device: Arc<Simulated<Arc<dyn BlockDevice>>>,
-    profile: String,
+    profile: Profile,
     /// Maximum number of files listed by name.
     most: usize,
     /// Moments reported to polling clients.
@@ -44,13 +44,7 @@ impl Metered {
         model.fill(device::energy::Nanos(0), held);
         let meter = Arc::new(Meter::new(profile.host.prices()));
         let device = Arc::new(Simulated::new(contents, model, meter, pace));
-        Ok(Metered {
-            device,
-            profile: profile.name.clone(),
-            most,
-            moments: Moments::default(),
-            known: Mutex::default(),
-        })
+        Ok(Metered { device, profile: profile.clone(), most, moments: Moments::default(), known: Mutex::default() })
     }
 
     /// The device.
@@ -81,7 +75,8 @@ impl Metered {
         let words = Words::of(volume);
         let files = spent::by_file(&ledger, self.most, &words.rest, |owner| deleted(volume, owner), named);
         Spent {
-            profile: self.profile.clone(),
+            profile: self.profile.name.clone(),
+            range: Draws::of(&self.profile, &ledger).range(),
             causes: spent::by_cause(&ledger, |n| words.named(n)),
             files,
             owners: "file",
@@ -102,7 +97,7 @@ impl Metered {
             })
         };
         account::answer(
-            &self.profile,
+            &self.profile.name,
             &Words::of(volume),
             token,
             &now,
@@ -136,7 +131,7 @@ impl Metered {
 
     /// A ledger for people.
     pub fn table(spent: &Spent) -> String {
-        let (total, took) = (spent.ledger.total(), joules::time(spent.took));
+        let (total, took) = (spent.total(), joules::time(spent.took));
         format!("{}: {total} in {took} of the device's time\n\n{}", spent.profile, spent.tables())
     }
 

@@ -80,3 +80,23 @@ fn seeds_without_a_comparison_or_with_a_list_of_seeds_are_refused() {
     misused(&replay(&["--seeds", "3"]), &["--seeds 3", "--compare"]);
     misused(&replay(&["--compare", "seed=1,2", "--seeds", "3"]), &["--seeds 3", "leave out one"]);
 }
+
+#[test]
+fn what_is_uncertain_about_both_runs_of_a_device_cancels_and_a_sign_that_could_turn_is_said() {
+    let range = |of: &Value| [0, 1].map(|n| of["price_range_percent"][n].as_f64().unwrap());
+    let deltas = comparison(&["--compare", "delta=on"]);
+    let [low, high] = range(&deltas[1]);
+    let mean = deltas[1]["difference_percent"].as_f64().unwrap();
+    assert!(low < mean && mean < high && high < 0.0, "{low} {mean} {high}");
+    let one: Value = serde_json::from_str(&done(&replay(&["--json"]))).unwrap();
+    let [total, least, most] =
+        [&one["total_pj"], &one["range_pj"][0], &one["range_pj"][1]].map(|pj| pj.as_f64().unwrap());
+    assert!(least < total && total < most, "{least} {total} {most}");
+    let alone = (most - least) / total * 100.0;
+    assert!(high - low < alone, "{low} {high} of a total that varies by {alone} %");
+    // Two drives of which vendors say about the same.
+    let drives = comparison(&["--compare", "profile=samsung-980pro,intel-p5510"]);
+    let [low, high] = range(&drives[1]);
+    let may_turn = low <= 0.0 && high >= 0.0;
+    assert_eq!(drives[1]["verdict"] == "depends on the profile's numbers", may_turn, "{low} {high} {drives:?}");
+}

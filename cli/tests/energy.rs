@@ -37,16 +37,19 @@ fn every_number_is_shown_with_its_source_and_confidence() {
         let shown = done(&["energy", "show", file.to_str().unwrap()]);
         let words = ["measured", "vendor", "simulator", "derived", "fitted", "assumed"];
         let (_, table) = shown.split_once("\n\n").unwrap();
-        for row in table.lines() {
+        for row in table.lines().skip(1) {
             assert!(words.iter().any(|w| row.contains(&format!("  {w}"))), "{row}");
         }
         let numbers = std::fs::read_to_string(&file).unwrap().matches("confidence = ").count();
-        assert_eq!(table.lines().count(), numbers, "{}", file.display());
+        assert_eq!(table.lines().count(), 1 + numbers, "{}", file.display());
     }
     let microdrive = done(&["energy", "show", "microdrive"]);
     assert!(microdrive.contains("saves energy after 2.35 s"), "{microdrive}");
     let row = microdrive.lines().find(|l| l.starts_with("device.seek_power ")).unwrap();
-    assert!(row.contains("637 mW") && row.contains("measured") && row.contains("Table 3.1"), "{row}");
+    assert!(
+        row.contains("637 mW") && row.contains("569..713") && row.contains("measured") && row.contains("Table 3.1"),
+        "{row}"
+    );
 }
 
 #[test]
@@ -150,4 +153,24 @@ fn a_report_that_is_none_is_refused_by_its_name() {
     std::fs::copy(report("970.bin"), &same).unwrap();
     let same = same.to_str().unwrap();
     misused(&["energy", "nvme", same, "-o", same], &["--output"]);
+}
+
+#[test]
+fn a_table_of_loads_gives_a_profile_whose_watts_are_those_of_the_loads() {
+    let place = tempfile::tempdir().unwrap();
+    let out = place.path().join("mine.toml");
+    let loads = calibration("samsung-980pro.csv");
+    let held_out = calibration("samsung-980pro-held-out.csv");
+    let args = ["energy", "fit", &loads, "--predict", &held_out, "-o", out.to_str().unwrap(), "--json"];
+    let value: Value = serde_json::from_str(&done(&args)).unwrap();
+    assert_eq!((value["rest_uw"].as_u64(), value["sleep_uw"].as_u64()), (Some(1_750_000), Some(1_200_000)));
+    let off = |row: &Value| row["difference_percent"].as_f64().unwrap().abs();
+    assert!(value["fitted"].as_array().unwrap().iter().all(|row| off(row) < 5.0), "{value}");
+    let predicted = value["predicted"][0]["rows"].as_array().unwrap();
+    assert!(predicted.iter().filter(|row| off(row) < 10.0).count() * 10 > predicted.len() * 8, "{value}");
+    let shown = done(&["energy", "show", out.to_str().unwrap()]);
+    assert!(shown.starts_with("mine: watts at measured loads, on top of samsung-970evoplus"), "{shown}");
+    std::fs::write(place.path().join("few.csv"), "load,way,bytes,per_second,watts\nread,read,4096,1000,2\n").unwrap();
+    let few = place.path().join("few.csv");
+    refused(&["energy", "fit", few.to_str().unwrap()], &["too few loads (1)", "at least 2"]);
 }

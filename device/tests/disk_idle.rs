@@ -16,7 +16,7 @@ const SECOND: u64 = 1_000_000_000;
 
 fn number<T: Unit>(value: T) -> Quantity<T> {
     let unit = T::UNITS[0].0.into();
-    Quantity { value, unit, confidence: Confidence::Assumed, source: "this test".into() }
+    Quantity { value, unit, confidence: Confidence::Assumed, range: None, source: "this test".into() }
 }
 
 fn level(name: &str, after_ms: u64, power_mw: u64, wake_ms: u64, energy_mj: u64) -> IdleSpec {

@@ -8,6 +8,7 @@ mod disk;
 mod disk_idle;
 mod drives;
 mod energy;
+mod energy_range;
 mod fault;
 mod flash_ahead;
 mod flash_drain;

@@ -353,7 +353,10 @@ impl fuser::Filesystem for Adapter {
 
     fn readdirplus(&self, req: &Request, ino: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
         let (ino, _asks) = self.asked(req, ino);
-        let result = listing::with_attributes(self, ino, offset, &mut reply);
+        // `fuser` sends one time for the name and the attributes.
+        let kept = |ino| self.kept(ino).min(self.names_ttl);
+        let from = (self.numbers, &self.ungranted);
+        let result = listing::with_attributes(&*self.fs, from, (ino, offset), kept, &mut reply);
         match result {
             Ok(()) => {
                 self.accessed(ino);

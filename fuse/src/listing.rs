@@ -14,7 +14,6 @@ use fuser::{Generation, ReplyDirectory, ReplyDirectoryPlus};
 use vfs::{Error, FileKind, FileSystem, Flow, Ino, Result};
 
 use crate::attr::{Numbers, bare, file_type};
-use crate::operations::Adapter;
 
 /// Names looked up per step of a listing with attributes: enough for the 4 KiB that the C library requests (a name
 /// takes at least 160 bytes there), and few enough that little is looked up in vain.
@@ -78,9 +77,15 @@ impl Ungranted {
 ///
 /// A name whose inode cannot be read must still be listed, or files could not be rescued from a damaged directory. It
 /// is sent with an impossible size: the kernel then shows the name, keeps no inode, and sends one forget for a
-/// reference that it does not have; `ungranted` counts it.
-pub(crate) fn with_attributes(adapter: &Adapter, ino: Ino, cookie: u64, reply: &mut ReplyDirectoryPlus) -> Result<()> {
-    let (fs, numbers, ungranted) = (&*adapter.fs, adapter.numbers, &adapter.ungranted);
+/// reference that it does not have; `ungranted` counts it. `kept` is how long the kernel may keep an inode's name and
+/// attributes.
+pub(crate) fn with_attributes(
+    fs: &dyn FileSystem,
+    (numbers, ungranted): (Numbers, &Ungranted),
+    (ino, cookie): (Ino, u64),
+    kept: impl Fn(Ino) -> Duration,
+    reply: &mut ReplyDirectoryPlus,
+) -> Result<()> {
     let mut cookie = cookie;
     let mut names: Vec<Name> = Vec::with_capacity(STEP);
     let mut sent = false;
@@ -106,7 +111,7 @@ pub(crate) fn with_attributes(adapter: &Adapter, ino: Ino, cookie: u64, reply: &
             if name.name == b"." || name.name == b".." {
                 // The kernel takes no reference here and uses only number and type.
                 let bare = bare(numbers.to_fuse(name.ino), name.kind, 0);
-                if reply.add(bare.ino, name.next, os_name, &adapter.names_ttl, &bare, Generation(0)) {
+                if reply.add(bare.ino, name.next, os_name, &Duration::ZERO, &bare, Generation(0)) {
                     return Ok(());
                 }
                 sent = true;
@@ -116,8 +121,7 @@ pub(crate) fn with_attributes(adapter: &Adapter, ino: Ino, cookie: u64, reply: &
                 Ok(entry) => {
                     let attr = numbers.attr(&entry.attr);
                     let generation = Generation(u64::from(entry.attr.generation));
-                    // `fuser` sends one time for the name and the attributes.
-                    let ttl = adapter.kept(entry.attr.ino).min(adapter.names_ttl);
+                    let ttl = kept(entry.attr.ino);
                     if reply.add(attr.ino, name.next, os_name, &ttl, &attr, generation) {
                         fs.forget(entry.attr.ino, 1);
                         return Ok(());

@@ -2,4 +2,5 @@
 
 mod differential;
 mod fit;
+mod held_out;
 mod replay;

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use device::energy::{Component, Energy, Ledger, Operation, Part};
+use device::energy::{Component, Energy, Ledger, Operation, Part, Range};
 use serde_json::{Map, Value, json};
 use sim::labels::Cause;
 
@@ -16,6 +16,8 @@ pub struct Spent {
     pub profile: String,
     /// The accounts.
     pub ledger: Ledger,
+    /// How far the total may be off, since the profile's numbers are.
+    pub range: Range<Energy>,
     /// Elapsed device time in nanoseconds.
     pub took: u64,
     /// By cause.
@@ -162,6 +164,7 @@ impl Spent {
         out.insert("profile".into(), json!(self.profile));
         out.insert("time_ns".into(), json!(self.took));
         out.insert("total_pj".into(), json!(self.ledger.total().0));
+        out.insert("range_pj".into(), json!([self.range.low.0, self.range.high.0]));
         out.insert("joules".into(), json!(self.ledger.total().joules()));
         out.insert("components_pj".into(), components.into());
         out.insert("parts_pj".into(), parts.into());
@@ -183,6 +186,11 @@ impl Spent {
         }
         out.insert("model".into(), counters.into());
         out
+    }
+
+    /// The total, and how far it may be off, for people.
+    pub fn total(&self) -> String {
+        format!("{} ({})", self.ledger.total(), self.range)
     }
 
     /// Tables for people, without a title line.

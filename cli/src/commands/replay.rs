@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use device::clock::{Clock, RealClock, VirtualClock};
 use device::energy::profile::Profile;
-use device::energy::{Ledger, Meter, Nanos};
+use device::energy::{Draws, Ledger, Meter, Nanos};
 use device::model::{self, Pace, Simulated};
 use device::{Access, BlockDevice, Fingerprint, Lba, Overlay};
 use f2fs::delta::Costs;
@@ -378,7 +378,8 @@ fn answer(answer: &Result<u64, calls::Failure>) -> String {
 fn print(profile: &Profile, outcome: Outcome, as_json: bool) -> Result<(), RecordError> {
     let Outcome { ledger, names, files, flame: _, json, text, recorded, took, counters, whole } = outcome;
     let causes = spent::by_cause(&ledger, names);
-    let spent = Spent { profile: profile.name.clone(), causes, files, owners: "file", took, counters, ledger };
+    let (name, range) = (profile.name.clone(), Draws::of(profile, &ledger).range());
+    let spent = Spent { profile: name, range, causes, files, owners: "file", took, counters, ledger };
     if as_json {
         let mut all = spent.json();
         all.insert("replay".into(), json);
@@ -389,7 +390,7 @@ fn print(profile: &Profile, outcome: Outcome, as_json: bool) -> Result<(), Recor
         output::lines(&format!(
             "{}: {} in {} (recorded in {})\n{text}\n\n{}",
             spent.profile,
-            spent.ledger.total(),
+            spent.total(),
             joules::time(took),
             joules::time(recorded),
             spent.tables(),

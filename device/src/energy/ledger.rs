@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::purpose::{Operation, Purpose};
 use super::table::{self, Table};
-use super::units::{Component, Energy, Part};
+use super::units::{Component, Energy, Nanos, Part};
 use crate::Tag;
 
 /// Energy and number of operations.
@@ -32,6 +32,8 @@ pub struct Ledger {
     table: Table,
     causes: Box<[[Energy; PARTS]]>,
     operations: [Spent; Operation::ALL.len()],
+    idle: Nanos,
+    sleeps: u64,
 }
 
 impl Default for Ledger {
@@ -40,6 +42,8 @@ impl Default for Ledger {
             table: Table::default(),
             causes: vec![[Energy::ZERO; PARTS]; 256].into(),
             operations: Default::default(),
+            idle: Nanos::default(),
+            sleeps: 0,
         }
     }
 }
@@ -50,6 +54,12 @@ impl Ledger {
     pub(super) fn book(&mut self, operation: Operation, tag: Tag, owners: &[u64], amounts: &[(Part, Energy)]) {
         self.operations[operation as usize].operations += 1;
         self.add(operation, tag, owners, amounts);
+    }
+
+    /// Counts time without requests, in which the device may have slept.
+    pub(super) fn waited(&mut self, time: Nanos, slept: bool) {
+        self.idle += time;
+        self.sleeps += u64::from(slept);
     }
 
     /// Adds more energy to a booked operation.
@@ -152,6 +162,16 @@ impl Ledger {
         self.operations[o as usize]
     }
 
+    /// Time without requests.
+    pub fn idle(&self) -> Nanos {
+        self.idle
+    }
+
+    /// Number of such times in which the device slept.
+    pub fn sleeps(&self) -> u64 {
+        self.sleeps
+    }
+
     /// The difference to `earlier`, a state of the same ledger.
     pub fn since(&self, earlier: &Ledger) -> Ledger {
         let lessen = |a: &mut [Energy], b: &[Energy]| a.iter_mut().zip(b).for_each(|(a, b)| *a = *a - *b);
@@ -159,6 +179,8 @@ impl Ledger {
         for (now, then) in out.causes.iter_mut().zip(&earlier.causes) {
             lessen(now, then);
         }
+        out.idle = out.idle.since(earlier.idle);
+        out.sleeps = out.sleeps.saturating_sub(earlier.sleeps);
         out.table.lessen(&earlier.table);
         for (now, then) in out.operations.iter_mut().zip(&earlier.operations) {
             now.energy = now.energy - then.energy;

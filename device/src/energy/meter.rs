@@ -103,7 +103,11 @@ impl Meter {
     pub fn time(&self, operation: Operation, tag: Tag, took: Nanos, bill: &mut Bill) {
         let board = if operation == Operation::Idle { self.host.board_idle } else { self.host.board };
         bill.add_power(Part::Board, board, took);
-        self.ledger.lock().book(operation, tag, &[], &bill.amounts);
+        let mut ledger = self.ledger.lock();
+        if operation == Operation::Idle {
+            ledger.waited(took, bill.amounts.iter().any(|(part, _)| *part == Part::Sleep));
+        }
+        ledger.book(operation, tag, &[], &bill.amounts);
     }
 
     /// Books computation that keeps the processor busy for `busy`: compressing a page, searching for a victim.

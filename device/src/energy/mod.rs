@@ -11,10 +11,12 @@ mod meter;
 pub mod nvme;
 pub mod profile;
 mod purpose;
+mod range;
 mod table;
 mod units;
 
 pub use ledger::{Ledger, Spent};
 pub use meter::{Bill, Meter, Processor};
 pub use purpose::{Operation, Purpose};
+pub use range::{Draws, Range};
 pub use units::{Component, Energy, Nanos, Part, Power};

@@ -2,13 +2,15 @@
 //!
 //! [`Rows`] are measured workloads: requests, and energy by component. [`Fit`] finds the eight numbers of
 //! [`Parameters`] that explain them best, reports the quality of the fit, and predicts others; [`calibrate`] writes
-//! them into a profile. Left out: measuring.
+//! them into a profile. [`watts`] does the same for a drive alone, of which watts at known loads are published. Left out:
+//! measuring.
 
 mod apply;
 mod parameters;
 mod probe;
 mod rows;
 mod solve;
+pub mod watts;
 
 pub use apply::calibrate;
 pub use parameters::{Parameter, Parameters};
@@ -45,6 +47,14 @@ pub enum FitError {
     TooFew {
         /// The number of measurements.
         numbers: usize,
+    },
+    /// The loads of a drive are fewer than its prices.
+    #[error("too few loads ({loads}) to tell their prices: at least {needed} of reads or writes are needed, 2 of each")]
+    TooFewLoads {
+        /// The loads.
+        loads: usize,
+        /// Two for reads, two for writes.
+        needed: usize,
     },
     /// The rows do not determine this parameter.
     #[error("the rows do not determine {0}: measure workloads in which it matters more, or less")]

@@ -36,7 +36,10 @@ pub(super) fn runs(of: &Variant) -> (Vec<Tried>, Vec<Variant>) {
         });
         let (name, source) = ("flush".into(), GIVEN.into());
         let (value, unit) = (every.0 as f64 / 1e9, "s".into());
-        tried.push(Tried { number: Number { name, value, unit, confidence: Confidence::Assumed, source }, runs });
+        tried.push(Tried {
+            number: Number { name, value, unit, confidence: Confidence::Assumed, range: None, source },
+            runs,
+        });
     }
     tried.extend(numbers(&of.profile).into_iter().map(|number| {
         let runs = [0.5, 2.0].map(|factor| {

@@ -2,10 +2,11 @@
 //!
 //! Each configuration is compared with its control, seed by seed: both runs of a pair begin with volumes that were aged
 //! with the same seed. The mean of the pairs' differences has a confidence interval of 95 % (Student's t over the
-//! seeds). A verdict needs an interval without 0; where nothing is random, one run is exact. Left out: whether the
-//! numbers of a profile are right ([`super::assumed`]).
+//! seeds). A verdict needs an interval without 0; where nothing is random, one run is exact. It also needs that the
+//! difference keeps its sign if the profile's numbers are others within their ranges ([`Draws`]). Left out: what each
+//! assumed number alone changes, and what the device would do otherwise ([`super::assumed`]).
 
-use device::energy::{Energy, Part};
+use device::energy::{Draws, Energy, Part, Range};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use super::outcome::{Done, Outcome};
@@ -21,9 +22,11 @@ pub enum Verdict {
     Better,
     /// It needs more energy than its control.
     Worse,
+    /// It needs less or more, depending on the profile's numbers within their ranges.
+    Depends,
     /// The interval of the difference includes 0.
     NoDifference,
-    /// Its results equal the control's to the last picojoule.
+    /// What is compared did not happen; mostly, the results equal the control's to the last picojoule.
     DidNothing,
     /// The devices' profiles do not count the same parts, and share none.
     NotComparable,
@@ -38,6 +41,7 @@ impl Verdict {
             Verdict::Control => "control",
             Verdict::Better => "better",
             Verdict::Worse => "worse",
+            Verdict::Depends => "depends on the profile's numbers",
             Verdict::NoDifference => "no difference seen",
             Verdict::DidNothing => "did nothing",
             Verdict::NotComparable => "not comparable",
@@ -68,6 +72,8 @@ pub struct Judged {
     pub mean: Energy,
     /// The difference in energy; none for a control, or if nothing can be compared.
     pub difference: Option<Difference>,
+    /// Limits of the difference in nine of ten draws of the profile's numbers from their ranges, in percent.
+    pub at_other_prices: Option<Range<f64>>,
     /// What that means.
     pub verdict: Verdict,
     /// What the energy bought: free segments, and the cost of each fsync.
@@ -109,6 +115,7 @@ fn one(points: &[Point], outcomes: &[Outcome], group: &[usize], control: Option<
         against: None,
         mean: Energy((totals.iter().map(|e| u128::from(e.0)).sum::<u128>() / totals.len() as u128) as u64),
         difference: None,
+        at_other_prices: None,
         verdict: Verdict::Control,
         won: Vec::new(),
         why: Vec::new(),
@@ -147,19 +154,31 @@ fn one(points: &[Point], outcomes: &[Outcome], group: &[usize], control: Option<
         judged.verdict = Verdict::NotComparable;
         return judged;
     }
-    if first.picks.iter().any(|(name, value)| name == "delta" && value != "off")
-        && pairs.iter().all(|(o, _)| o.deltas() == 0)
-    {
-        judged.why.push("no delta was made: the difference is not due to deltas".to_owned());
-    }
+    let no_delta = first.picks.iter().any(|(name, value)| name == "delta" && value != "off")
+        && pairs.iter().all(|(o, _)| o.deltas() == 0);
     let changes: Vec<f64> = pairs.iter().map(|(o, control)| (sum(o) / sum(control) - 1.0) * 100.0).collect();
     let difference = difference(&changes, first.is_random() || group.len() > 1);
+    let drawn = |o: &Outcome| Draws::without(&o.profile, &o.run.ledger, &without);
+    let together = |all: &[&Outcome]| {
+        let mut draws = drawn(all[0]);
+        all[1..].iter().for_each(|o| draws.add(&drawn(o)));
+        draws
+    };
+    let (of, others): (Vec<&Outcome>, Vec<&Outcome>) = pairs.iter().copied().unzip();
+    judged.at_other_prices = together(&of).change(&together(&others));
     judged.verdict = match difference.interval {
+        _ if no_delta => Verdict::DidNothing,
         None => Verdict::OneSeed,
         Some((low, high)) if low <= 0.0 && high >= 0.0 => Verdict::NoDifference,
+        Some(_) if judged.at_other_prices.is_some_and(|range| range.low <= 0.0 && range.high >= 0.0) => {
+            Verdict::Depends
+        }
         Some((_, high)) if high < 0.0 => Verdict::Better,
         Some(_) => Verdict::Worse,
     };
+    if no_delta {
+        judged.why.push("no delta was made: the difference is not due to deltas".to_owned());
+    }
     judged.difference = Some(difference);
     judged.won = [segments_won(&pairs), fsyncs(&pairs)].into_iter().flatten().collect();
     judged

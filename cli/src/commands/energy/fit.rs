@@ -7,8 +7,10 @@ use std::path::PathBuf;
 use device::energy::Nanos;
 use device::energy::profile::{Profile, Unit};
 use serde_json::{Value, json};
+use sim::fit::watts::Loads;
 use sim::fit::{Comparison, Fit, Parameters, Quality, Rows, calibrate};
 
+use super::fit_watts;
 use crate::table::{self, Table};
 use crate::{Failure, output, whole};
 
@@ -27,6 +29,10 @@ use crate::{Failure, output, whole};
 /// numbers, each marked as fitted to the sources of the rows. The share of the simulated flash is subtracted from the
 /// fitted numbers, and the rest is assigned to the device's link.
 ///
+/// A table with the column watts is of a drive alone, of which a review or paper gives the power at known loads. Columns:
+/// load, way (idle, sleep, read, write), bytes (of a request), per_second (requests), watts, source. Fitted are the watts
+/// of being at work, and the prices of a request, of a megabyte read and of one written.
+///
 /// Only ratios of times are fitted. Absolute times come from the time of a random read of 4 KB: the base profile's
 /// anchor, or --anchor. Energies of requests do not depend on it.
 #[derive(clap::Args)]
@@ -34,6 +40,7 @@ use crate::{Failure, output, whole};
     joulefs energy fit device/profiles/calibration/kirin9000.csv\n  \
     joulefs energy fit device/profiles/calibration/kirin9000.csv \\\n      \
         --predict device/profiles/calibration/kirin9000-held-out.csv\n  \
+    joulefs energy fit device/profiles/calibration/samsung-980pro.csv -o mine.toml\n  \
     joulefs energy fit my-phone.csv --profile kirin9000-ufs31 --anchor 120us -o my-phone.toml")]
 pub struct Args {
     /// The measured rows.
@@ -42,9 +49,10 @@ pub struct Args {
     /// Rows that are predicted but not fitted, and compared with the measurement; may be given several times.
     #[arg(long, value_name = "HELD-OUT.csv")]
     predict: Vec<PathBuf>,
-    /// The base profile: a shipped one or a file. Numbers that the fit does not determine are kept.
-    #[arg(long, value_name = "PROFILE", default_value = "kirin9000-ufs31", requires = "output")]
-    profile: String,
+    /// The base profile: a shipped one or a file; default: kirin9000-ufs31, of a table of loads samsung-970evoplus.
+    /// Numbers that the fit does not determine are kept.
+    #[arg(long, value_name = "PROFILE", requires = "output")]
+    profile: Option<String>,
     /// Time of a random read of 4 KB (ns, us, ms, s); default: that of the base profile.
     #[arg(long, value_name = "TIME", value_parser = time, requires = "output")]
     anchor: Option<Nanos>,
@@ -64,7 +72,16 @@ fn time(text: &str) -> Result<Nanos, String> {
 
 /// Runs it.
 pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
-    let rows = Rows::read(&args.measured).map_err(|e| e.to_string())?;
+    let text = std::fs::read_to_string(&args.measured).map_err(|e| format!("{}: {e}", args.measured.display()))?;
+    if Loads::is_one(&text) {
+        if args.anchor.is_some() {
+            return Err(Failure::usage("--anchor: a table of loads has its rates in seconds; leave it out"));
+        }
+        let Args { measured, predict, profile, output, .. } = args;
+        let given = fit_watts::Given { measured, predict, profile: profile.as_deref(), output: output.as_deref() };
+        return fit_watts::run(&given, &text, as_json);
+    }
+    let rows = Rows::parse(&text, &args.measured.display().to_string()).map_err(|e| e.to_string())?;
     let fit = Fit::new(&rows).map_err(|e| e.to_string())?;
     let mut predicted = Vec::new();
     for file in &args.predict {
@@ -72,8 +89,8 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         predicted.push((file.display().to_string(), fit.predict(&held_out)));
     }
     if let Some(out) = &args.output {
-        let base = Profile::text(&args.profile)?;
-        let profile = calibrate(&base, &args.profile, &fit.parameters, &rows.sources(), args.anchor);
+        let base = args.profile.as_deref().unwrap_or("kirin9000-ufs31");
+        let profile = calibrate(&Profile::text(base)?, base, &fit.parameters, &rows.sources(), args.anchor);
         whole::write(out, profile.map_err(|e| e.to_string())?)?;
     }
     if as_json {

@@ -2,6 +2,7 @@
 
 mod diff;
 mod fit;
+mod fit_watts;
 mod measure;
 mod nvme;
 mod of_trace;

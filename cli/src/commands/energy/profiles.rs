@@ -1,5 +1,7 @@
 //! `joulefs energy profiles` and `joulefs energy show`: which prices are built in, and what are their sources?
 
+use std::collections::HashMap;
+
 use device::energy::profile::{DeviceSpec, Profile, SHIPPED};
 use device::model::disk::break_even;
 use serde_json::{Value, json};
@@ -13,7 +15,9 @@ use crate::{Failure, output};
 #[command(after_help = "Example:\n  joulefs energy profiles")]
 pub struct ProfilesArgs {}
 
-/// Print a profile's numbers, with source and confidence.
+/// Print a profile's numbers, with range, source and confidence.
+///
+/// Nine in ten times the true number lies in the range: its own, or that of its confidence.
 ///
 /// Confidence is one of: measured (in the named source), vendor (a vendor's statement or data sheet), simulator (a
 /// simulator's default), derived (computed from measured or vendor numbers), fitted (to measured rows), assumed (no
@@ -75,10 +79,22 @@ pub fn show(args: &ShowArgs, as_json: bool) -> Result<(), Failure> {
     let file: DocumentMut = text.parse().map_err(|e| format!("{}: {e}", args.profile))?;
     let mut rows: Vec<[String; 4]> = Vec::new();
     numbers("", file.as_item(), &mut rows);
-    let mut table = Table::new([table::text(""), table::number(""), table::word(""), table::text("")]);
-    rows.into_iter().for_each(|row| table.cells(row));
+    let limits: HashMap<String, (f64, f64)> = profile.numbers().iter().map(|n| (n.name.clone(), n.limits())).collect();
+    let rows = rows.into_iter().map(|[name, amount, confidence, source]| {
+        let (low, high) = limits.get(&name).copied().unwrap_or_default();
+        [name, amount, format!("{}..{}", short(low), short(high)), confidence, source]
+    });
+    let columns = [table::text(""), table::number(""), table::number("range"), table::word(""), table::text("")];
+    let mut table = Table::new(columns);
+    rows.for_each(|row| table.cells(row));
     output::lines(&format!("\n{}", table.text()));
     Ok(())
+}
+
+/// A limit with three digits.
+fn short(limit: f64) -> String {
+    let rounded: f64 = format!("{limit:.2e}").parse().unwrap_or(limit);
+    rounded.to_string()
 }
 
 /// Every number below an item: name, value with unit, confidence, source.

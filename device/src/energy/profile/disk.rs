@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::idle::{self, IdleSpec, longer, slower, weaker};
+use super::idle::{self, IdleSpec};
 use super::quantity::{Quantity, TimePerByte};
 use crate::energy::units::{Energy, Nanos, Power};
 
@@ -88,9 +88,9 @@ impl DiskSpec {
 
     /// Multiplies every time by `factor` and divides every power by it.
     pub(super) fn scale(&mut self, factor: f64) {
-        let longer = |q: &mut Quantity<Nanos>| longer(q, factor);
-        let slower = |q: &mut Quantity<TimePerByte>| slower(q, factor);
-        let weaker = |q: &mut Quantity<Power>| weaker(q, factor);
+        let longer = |q: &mut Quantity<Nanos>| q.scale(factor);
+        let slower = |q: &mut Quantity<TimePerByte>| q.scale(factor);
+        let weaker = |q: &mut Quantity<Power>| q.scale(1.0 / factor);
         [&mut self.seek_track, &mut self.seek_average, &mut self.seek_full, &mut self.write_settle]
             .into_iter()
             .for_each(longer);
@@ -99,6 +99,6 @@ impl DiskSpec {
         [&mut self.seek_power, &mut self.rotate_power, &mut self.read_power].into_iter().for_each(weaker);
         [&mut self.write_power, &mut self.idle_power, &mut self.standby_power].into_iter().for_each(weaker);
         self.idle.iter_mut().for_each(|i| i.scale(factor));
-        self.rpm.value = (self.rpm.value as f64 / factor).round() as u64;
+        self.rpm.scale(1.0 / factor);
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::idle::{self, IdleSpec, longer, slower, weaker};
+use super::idle::{self, IdleSpec};
 use super::quantity::{PerByte, Quantity, TimePerByte};
 use crate::energy::units::{Energy, Nanos, Power};
 
@@ -154,13 +154,13 @@ impl FlashSpec {
 
     /// Multiplies every time by `factor` and divides every power by it.
     pub(super) fn scale(&mut self, factor: f64) {
-        let longer = |q: &mut Quantity<Nanos>| longer(q, factor);
-        let slower = |q: &mut Quantity<TimePerByte>| slower(q, factor);
+        let longer = |q: &mut Quantity<Nanos>| q.scale(factor);
+        let slower = |q: &mut Quantity<TimePerByte>| q.scale(factor);
         let n = &mut self.nand;
         n.read.iter_mut().chain(&mut n.program).for_each(longer);
         [&mut n.erase, &mut self.map.access, &mut self.link.request, &mut self.flush].into_iter().for_each(longer);
         [&mut n.transfer, &mut self.link.read, &mut self.link.write].into_iter().for_each(slower);
-        [&mut self.ready].into_iter().chain(&mut self.busy).for_each(|q| weaker(q, factor));
+        [&mut self.ready].into_iter().chain(&mut self.busy).for_each(|q| q.scale(1.0 / factor));
         self.link.write_request.iter_mut().chain(&mut self.drain).for_each(longer);
         self.idle.iter_mut().for_each(|i| i.scale(factor));
     }

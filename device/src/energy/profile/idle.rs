@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::quantity::{Quantity, TimePerByte};
+use super::quantity::Quantity;
 use crate::energy::units::{Energy, Nanos, Power};
 
 /// An idle state: a sleep state of flash, or an idle level of a disk with a spinning platter.
@@ -37,22 +37,7 @@ pub(super) fn check(states: &[IdleSpec]) -> Result<(), String> {
 impl IdleSpec {
     /// Multiplies its times by `factor` and divides its power by it.
     pub(super) fn scale(&mut self, factor: f64) {
-        [&mut self.after, &mut self.wake].into_iter().for_each(|q| longer(q, factor));
-        weaker(&mut self.power, factor);
+        [&mut self.after, &mut self.wake].into_iter().for_each(|q| q.scale(factor));
+        self.power.scale(1.0 / factor);
     }
-}
-
-/// Multiplies a time by `factor`.
-pub(super) fn longer(q: &mut Quantity<Nanos>, factor: f64) {
-    q.value.0 = (q.value.0 as f64 * factor).round() as u64;
-}
-
-/// Divides a rate by `factor`.
-pub(super) fn slower(q: &mut Quantity<TimePerByte>, factor: f64) {
-    q.value.0 = (q.value.0 as f64 * factor).round() as u64;
-}
-
-/// Divides a power by `factor`.
-pub(super) fn weaker(q: &mut Quantity<Power>, factor: f64) {
-    q.value.0 = (q.value.0 as f64 / factor).round() as u64;
 }

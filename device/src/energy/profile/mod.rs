@@ -66,6 +66,7 @@ fn of_medfs(value: u64, what: &str) -> Quantity<Nanos> {
         value: Nanos(value),
         unit: "us".into(),
         confidence: Confidence::Assumed,
+        range: None,
         source: format!("not in this file; {what} of LZO on a Snapdragon 865 (MedFS FAST'25, section 6.4)"),
     }
 }
@@ -222,6 +223,10 @@ pub const SHIPPED: &[(&str, &str)] = shipped![
     "intel-s4500",
     "samsung-970evoplus",
     "micron-2550",
+    "samsung-980pro",
+    "samsung-pm9a3",
+    "intel-p5510",
+    "intel-s4510",
     "microdrive",
     "laptop-disk-4200",
     "hitachi-5k320",
@@ -272,22 +277,11 @@ impl Profile {
     pub fn anchored(mut self, time: Nanos) -> Self {
         let Some(anchor) = &mut self.anchor else { return self };
         let factor = time.0 as f64 / (anchor.time.value.0.max(1)) as f64;
-        anchor.time.value = time;
-        let power = |p: &mut Power| p.0 = (p.0 as f64 / factor).round() as u64;
-        for q in [&mut self.host.board, &mut self.host.board_idle, &mut self.host.cpu_busy] {
-            power(&mut q.value);
-        }
+        (anchor.time.value, anchor.time.range) = (time, None);
         let host = &mut self.host;
-        for q in [
-            &mut host.delta_encode,
-            &mut host.delta_decode,
-            &mut host.compress,
-            &mut host.decompress,
-            &mut host.zstd_compress,
-            &mut host.zstd_decompress,
-        ] {
-            q.value = Nanos((q.value.0 as f64 * factor).round() as u64);
-        }
+        [&mut host.board, &mut host.board_idle, &mut host.cpu_busy].into_iter().for_each(|q| q.scale(1.0 / factor));
+        let times = [&mut host.delta_encode, &mut host.delta_decode, &mut host.compress, &mut host.decompress];
+        times.into_iter().chain([&mut host.zstd_compress, &mut host.zstd_decompress]).for_each(|q| q.scale(factor));
         match &mut self.device {
             DeviceSpec::Flash(f) => f.scale(factor),
             DeviceSpec::Disk(d) => d.scale(factor),

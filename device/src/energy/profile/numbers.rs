@@ -20,8 +20,19 @@ pub struct Number {
     pub unit: String,
     /// Its confidence.
     pub confidence: Confidence,
+    /// Its own range, in its unit; see [`limits`](Self::limits).
+    pub range: Option<(f64, f64)>,
     /// Its source.
     pub source: String,
+}
+
+impl Number {
+    /// The limits between which the true one lies in nine of ten cases, in its unit: its own, or its confidence's
+    /// ([`Confidence::factors`]). A 0 without a range of its own is taken to be one.
+    pub fn limits(&self) -> (f64, f64) {
+        let (low, high) = self.confidence.factors();
+        self.range.unwrap_or((low * self.value, high * self.value))
+    }
 }
 
 /// The elements of a table or list, by name.
@@ -39,8 +50,8 @@ fn called(place: usize, element: &Value) -> String {
 }
 
 fn collect(name: &str, value: &Value, out: &mut Vec<Number>) {
-    if let Ok(Written { value, unit, confidence, source }) = value.clone().try_into() {
-        out.push(Number { name: name.to_owned(), value, unit, confidence, source });
+    if let Ok(Written { value, unit, confidence, range, source }) = value.clone().try_into() {
+        out.push(Number { name: name.to_owned(), value, unit, confidence, range, source });
         return;
     }
     for (part, value) in inside(value) {
@@ -71,7 +82,9 @@ impl Profile {
         let malformed = |message: String| ProfileError::Malformed { from: self.name.clone(), message };
         let before = self.numbers().into_iter().find(|n| n.name == name);
         let unit = unit.or(before.as_ref().map(|n| n.unit.as_str())).unwrap_or_default();
-        let written = Written { value, unit: unit.to_owned(), confidence: Confidence::Assumed, source: source.into() };
+        let (confidence, source) = (Confidence::Assumed, source.into());
+        // Whoever assumes it asks what is so if it is that.
+        let written = Written { value, unit: unit.to_owned(), confidence, range: Some((value, value)), source };
         let mut whole = self.as_toml();
         let mut at = &mut whole;
         let parts: Vec<&str> = name.split('.').collect();

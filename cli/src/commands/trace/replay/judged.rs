@@ -15,7 +15,8 @@ fn seeds(judged: &Judged, points: &[Point]) -> Vec<u64> {
 pub fn text(all: &[Judged], points: &[Point]) -> String {
     let most = all.iter().map(|j| j.runs.len()).max().unwrap_or(1);
     let mut heads = vec![table::text("compared").least(8), table::number("mean").least(11)];
-    heads.extend([table::number("difference").least(10), table::number("95 % interval").least(16), table::text("")]);
+    heads.extend([table::number("difference").least(10), table::number("95 % interval").least(16)]);
+    heads.extend([table::number("by prices").least(16), table::text("")]);
     let mut table = Table::new(heads);
     for judged in all {
         let percent = |p: f64| format!("{p:+.1}%");
@@ -30,7 +31,10 @@ pub fn text(all: &[Judged], points: &[Point]) -> String {
                 },
             ),
         };
-        table.cells([judged.name.clone(), judged.mean.to_string(), difference, interval, judged.verdict.text().into()]);
+        let prices = judged.at_other_prices;
+        let prices = prices.map_or(String::new(), |range| format!("{} to {}", percent(range.low), percent(range.high)));
+        let (mean, verdict) = (judged.mean.to_string(), judged.verdict.text().to_owned());
+        table.cells([judged.name.clone(), mean, difference, interval, prices, verdict]);
     }
     let mut out = table.text();
     if most > 1 {
@@ -61,6 +65,7 @@ pub fn json(all: &[Judged], points: &[Point], outcomes: &[Outcome]) -> Value {
                 "mean_pj": j.mean.0,
                 "difference_percent": j.difference.map(|d| d.mean),
                 "interval_percent": j.difference.and_then(|d| d.interval).map(|(low, high)| [low, high]),
+                "price_range_percent": j.at_other_prices.map(|range| [range.low, range.high]),
                 "verdict": j.verdict.text(),
                 "won": j.won,
                 "why": j.why,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use device::energy::{Component, Energy};
+use device::energy::{Component, Draws, Energy};
 use serde_json::{Map, Value, json};
 use sim::labels::Words;
 use sim::replay::judged::Judged;
@@ -25,6 +25,7 @@ fn spent(o: &Outcome, most: usize) -> Spent {
     Spent {
         profile: o.profile.name.clone(),
         ledger: ledger.clone(),
+        range: Draws::of(&o.profile, ledger).range(),
         took: o.run.took,
         causes: spent::by_cause(ledger, o.cause()),
         files: spent::by_file(ledger, most, &o.rest(), |owner| o.deleted(owner), name),
@@ -257,7 +258,7 @@ fn whole(o: &Outcome, most: usize) -> String {
     format!(
         "{}: {} in {} (recorded in {})\n{}{amplification}{assumed}\n\n{}\n\n{}",
         spent.profile,
-        spent.ledger.total(),
+        spent.total(),
         joules::time(spent.took),
         joules::time(o.recorded()),
         text(o),
