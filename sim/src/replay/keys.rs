@@ -90,7 +90,11 @@ pub(super) fn of_pasts(
         });
         let mount =
             super::calls::options(settings, v, ours, None)?.mount_in_the_past(!settings.after.is_empty(), Whose::Any);
-        parameters.insert("mount".to_owned(), json!(format!("{:?} {:?}", mount.f2fs, mount.scherlfs)));
+        let mount = match v.fs {
+            volume::Kind::F2fs => format!("{:?}", mount.f2fs),
+            volume::Kind::ScherlFs => format!("{:?}", mount.scherlfs),
+        };
+        parameters.insert("mount".to_owned(), json!(mount));
         Ok(Some(key(build, v, &parameters, &recording)))
     };
     all.iter().map(of_run).collect()

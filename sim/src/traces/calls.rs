@@ -3,14 +3,9 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use device::energy::Ledger;
 use device::energy::profile::Profile;
-use device::model::Simulated;
-use device::{BlockDevice, CountSnapshot, Counting, Fingerprint, Lba, Overlay};
-use f2fs::delta::Costs;
-use f2fs::gc::prices;
+use device::{BlockDevice, CountSnapshot, Fingerprint, Lba, Overlay};
 use f2fs::gc::settings::Settings;
 use f2fs::mkfs;
 use format::superblock::Features;
@@ -18,16 +13,15 @@ use record::calls::Prepared;
 use trace::replay::calls::{Pauses, Replayed};
 use vfs::{Cleaned, Volume};
 use victim::Policy;
-use volume::{Kind, MountOptions, Mounted};
+use volume::{Kind, MountOptions};
 
-use super::host_memory::PageCache;
-use super::order::{Order, Ordered};
+use super::layers::{Bench, Counted, Layers};
+use super::order::Order;
 use super::past::{Past, Rest, Shared, Whose};
-use super::source::{Making, Source};
+use super::source::Source;
 use super::state::{self, Began, Wanted};
 use super::timeline::Timeline;
-use super::watched::{Watch, Watched};
-use super::{Progress, ReplayError, Run, Speed, Stack, since};
+use super::{Progress, ReplayError, Run, Speed, Stack};
 use crate::aging;
 use crate::error::SimError;
 
@@ -175,104 +169,6 @@ impl Options {
             (true, false) => modern | Features::DELTA,
             (false, true) => modern | Features::COMPRESSION,
             (true, true) => modern | Features::DELTA | Features::COMPRESSION,
-        }
-    }
-}
-
-type Device = Simulated<Arc<dyn BlockDevice>>;
-type Requests = Ordered<Arc<Watched<Arc<Counting<Arc<Device>>>>>>;
-
-/// A simulated device, and what counts and caches above it.
-struct Layers {
-    stack: Stack,
-    counting: Arc<Counting<Arc<Device>>>,
-    watched: Arc<Watched<Arc<Counting<Arc<Device>>>>>,
-    ordered: Arc<Requests>,
-    cache: Option<Arc<PageCache<Arc<Requests>, Arc<dyn BlockDevice>>>>,
-    contents: Arc<dyn BlockDevice>,
-    /// What the volume is mounted on.
-    top: Arc<dyn BlockDevice>,
-}
-
-impl Layers {
-    fn new(stack: Stack, contents: Arc<dyn BlockDevice>, options: &Options) -> Self {
-        let counting = Arc::new(Counting::new(stack.device.clone()));
-        let watch = Watch { device: stack.device.clone(), clock: stack.clock.clone() };
-        let watched = Arc::new(Watched::new(counting.clone(), watch, options.watched));
-        let ordered = Arc::new(Ordered::new(watched.clone()));
-        let cache = options.page_cache.map(|most| Arc::new(PageCache::new(ordered.clone(), contents.clone(), most)));
-        let top: Arc<dyn BlockDevice> = match &cache {
-            Some(cache) => cache.clone(),
-            None => ordered.clone(),
-        };
-        Layers { stack, counting, watched, ordered, cache, contents, top }
-    }
-
-    /// Mounts the volume; options and costs are those of the device.
-    fn mount(self, profile: &Profile, fs: Kind, options: &MountOptions) -> Result<Bench, ReplayError> {
-        let mut options = options.clone();
-        options.f2fs = f2fs::MountOptions {
-            prices: prices::of(profile),
-            delta_costs: Costs::of(profile),
-            compress_costs: f2fs::compress::costs::Costs::of(profile),
-            processor: Some(self.stack.device.clone()),
-            ..options.f2fs
-        };
-        let mounted = volume::mount(fs, self.top.clone(), self.stack.clock.clone(), options)?;
-        Ok(Bench { volume: mounted.volume(), mounted, layers: self })
-    }
-}
-
-/// A volume on a simulated device, with its counters.
-struct Bench {
-    layers: Layers,
-    mounted: Mounted,
-    volume: Arc<dyn Volume>,
-}
-
-/// All counters at one moment.
-struct Counted {
-    ledger: Ledger,
-    counts: CountSnapshot,
-    counters: Vec<(&'static str, u64)>,
-    cleaned: Cleaned,
-    deltas: u64,
-    time: u64,
-}
-
-impl Bench {
-    fn making<'a>(&'a self, ahead: bool, options: &Options, is_last: bool, begins: &'a mut dyn FnMut()) -> Making<'a> {
-        let Stack { clock, tempo, .. } = &self.layers.stack;
-        Making { ahead, clock: &**clock, tempo, pauses: options.pauses, is_last, begins }
-    }
-
-    fn counted(&self) -> Counted {
-        let deltas = |volume: &Arc<f2fs::Volume>| volume.counters.deltas.load(Ordering::Relaxed);
-        Counted {
-            ledger: self.layers.stack.device.ledger(),
-            counts: self.layers.counting.snapshot(),
-            counters: self.layers.stack.device.counters(),
-            cleaned: self.volume.cleaned(),
-            deltas: self.mounted.f2fs().map_or(0, deltas),
-            time: self.layers.stack.now().0,
-        }
-    }
-}
-
-impl Counted {
-    /// The difference to `earlier`.
-    fn since(self, earlier: &Counted) -> Counted {
-        Counted {
-            ledger: self.ledger.since(&earlier.ledger),
-            counts: &self.counts - &earlier.counts,
-            counters: since(self.counters, &earlier.counters),
-            cleaned: Cleaned {
-                sections: self.cleaned.sections - earlier.cleaned.sections,
-                waited_for: self.cleaned.waited_for - earlier.cleaned.waited_for,
-                moved: self.cleaned.moved - earlier.cleaned.moved,
-            },
-            deltas: self.deltas - earlier.deltas,
-            time: self.time - earlier.time,
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! * [`blocks`]: requests on a device.
 //! * [`calls`]: calls on a volume; [`source`]: the recordings they come from; [`by_inode`]: JouleFS recordings;
-//!   [`host_memory`]: the host's page cache above it.
+//!   [`host_memory`]: the host's page cache above it; `layers`: what counts in between.
 //! * [`state`]: the initial state of the volume; [`past`]: device and volume in this state, for several runs.
 //! * [`timeline`]: when the energy of requests or calls was spent.
 //! * [`live`]: the same for requests that still arrive.
@@ -15,6 +15,7 @@ pub mod blocks;
 pub mod by_inode;
 pub mod calls;
 pub mod host_memory;
+mod layers;
 pub mod live;
 pub mod order;
 pub mod past;
