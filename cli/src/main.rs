@@ -8,6 +8,7 @@ mod account;
 mod background;
 mod beside;
 mod bounded;
+mod cache;
 mod commands;
 #[cfg(test)]
 mod examples;

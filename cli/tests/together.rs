@@ -10,6 +10,7 @@ mod typed;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_joulefs");
 
 mod age;
+mod aged_once;
 mod casefolded;
 mod clean;
 mod commands;

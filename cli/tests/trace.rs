@@ -457,6 +457,19 @@ fn a_recording_of_several_files_is_what_one_file_is() {
     let blkparse = |args: &[&str]| done(&[&["trace", "convert", "--to", "blkparse"], args].concat());
     assert_eq!(blkparse(&[&odd, &even]).lines().count(), blkparse(&[&file]).lines().count());
     misused(&["trace", "stat", &odd, &even, "--html", &even], &["--html", "which is being read"]);
+    let joules = |files: &[&str]| json(&[&["trace", "replay"], files].concat())["total_pj"].as_u64().unwrap();
+    assert_eq!(joules(&[&odd, &even]), joules(&[&file]));
+    let write = |n: u64| format!("1 {n}.000000 pwrite64(3, \"\"..., 4096, {}) = 4096 <0.000010>\n", n * 4096);
+    let open = "1 99.000000 openat(AT_FDCWD, \"/data/a.db\", O_RDWR|O_CREAT, 0600) = 3 <0.000010>\n";
+    let [first, second] = [100..130, 130..150].map(|range| range.map(write).collect::<String>());
+    let [both, one, two] = ["both.strace", "one.strace", "two.strace"].map(|name| room.text(name));
+    fs::write(&both, open.to_owned() + &first + &second).unwrap();
+    fs::write(&one, open.to_owned() + &first).unwrap();
+    fs::write(&two, second).unwrap();
+    assert_eq!(joules(&[&two, &one]), joules(&[&both]));
+    assert_ne!(joules(&[&one]), joules(&[&both]));
+    misused(&["trace", "replay", &odd, &even, "--perfetto", &room.text("p")], &["--perfetto", "give one"]);
+    misused(&["trace", "replay", &odd, &even, "--requests", &even], &["--requests", "which is being read"]);
 }
 
 #[test]

@@ -8,7 +8,9 @@ use serde_json::Value;
 use crate::typed;
 
 pub fn command() -> Command {
-    Command::new(crate::PROGRAM)
+    let mut command = Command::new(crate::PROGRAM);
+    command.env("JOULEFS_CACHE", env!("CARGO_TARGET_TMPDIR"));
+    command
 }
 
 pub fn run(args: &[&str]) -> Output {

@@ -8,8 +8,12 @@ pub struct Ran {
     pub err: String,
 }
 
+/// Where the program keeps aged volumes in tests.
+const CACHE: &str = env!("CARGO_TARGET_TMPDIR");
+
 pub fn joulefs(args: &[&str]) -> Ran {
-    let Output { status, stdout, stderr } = Command::new(crate::PROGRAM).args(args).output().unwrap();
+    let Output { status, stdout, stderr } =
+        Command::new(crate::PROGRAM).args(args).env("JOULEFS_CACHE", CACHE).output().unwrap();
     let text = |b: Vec<u8>| String::from_utf8_lossy(&b).into_owned();
     Ran { code: status.code().unwrap_or(-1), out: text(stdout), err: text(stderr) }
 }

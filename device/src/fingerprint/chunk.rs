@@ -12,11 +12,11 @@ use crate::BLOCK;
 pub(super) const CHUNK_BLOCKS: usize = 64;
 
 /// Bytes in a line.
-const LINE: usize = 64;
+pub(super) const LINE: usize = 64;
 
 /// A block that is neither zero nor generated: a bit for each line, then the nonzero lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Lines(Arc<[u8]>);
+pub(super) struct Lines(pub(super) Arc<[u8]>);
 
 impl Lines {
     fn from_block(block: &[u8; BLOCK]) -> Self {
@@ -72,7 +72,7 @@ impl Entry {
 
 /// An origin in 12 bytes: the seed's halves, low first, and the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Packed([u32; 3]);
+pub(super) struct Packed(pub(super) [u32; 3]);
 
 impl From<Origin> for Packed {
     fn from(o: Origin) -> Self {
@@ -90,15 +90,15 @@ impl From<Packed> for Origin {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Chunk {
     /// Blocks that are generated.
-    generated: u64,
+    pub(super) generated: u64,
     /// Those that do not continue the previous block.
-    heads: u64,
+    pub(super) heads: u64,
     /// Blocks that are neither generated nor zero.
-    other: u64,
+    pub(super) other: u64,
     /// One for each head.
-    origins: Box<[Packed]>,
+    pub(super) origins: Box<[Packed]>,
     /// One for each other block.
-    others: Box<[Lines]>,
+    pub(super) others: Box<[Lines]>,
 }
 
 /// Number of set bits in `bits` below bit `n`.

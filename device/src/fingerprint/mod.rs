@@ -7,9 +7,11 @@
 //!
 //! * [`generator`]: blocks that a few bytes describe.
 //! * `chunk`: 64 blocks.
+//! * `stored`: all of them in a file.
 
 mod chunk;
 mod generator;
+mod stored;
 
 use std::fs::File;
 use std::io;

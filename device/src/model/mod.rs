@@ -11,6 +11,8 @@ mod simulated;
 
 pub use simulated::{Pace, Simulated};
 
+use serde::{Deserialize, Serialize};
+
 use crate::energy::profile::{DeviceSpec, Profile};
 use crate::energy::{Bill, Nanos};
 use crate::{Lba, Tag};
@@ -43,6 +45,25 @@ pub fn build(profile: &Profile, blocks: u64) -> Result<Box<dyn Model>, TooLarge>
         DeviceSpec::Flash(spec) => Box::new(flash::Flash::new(spec, blocks)),
         DeviceSpec::Disk(spec) => Box::new(disk::Disk::new(spec, blocks)),
     })
+}
+
+/// The whole state of a shipped model, with its profile's numbers: a copy that goes on exactly as the model would have.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum ModelState {
+    /// Of a flash device.
+    Flash(Box<flash::Flash>),
+    /// Of a disk.
+    Disk(Box<disk::Disk>),
+}
+
+impl ModelState {
+    /// The model in this state.
+    pub fn into_model(self) -> Box<dyn Model> {
+        match self {
+            ModelState::Flash(flash) => flash,
+            ModelState::Disk(disk) => disk,
+        }
+    }
 }
 
 /// The model of a device. It has no lock of its own: callers that share one must lock it.
@@ -79,6 +100,10 @@ pub trait Model: Send {
     /// False if the device lacks [`Ask::Remap`]; then it never receives one.
     fn remaps(&self) -> bool {
         true
+    }
+    /// A copy of its whole state; `None` if the model cannot be stored.
+    fn state(&self) -> Option<ModelState> {
+        None
     }
     /// Internal event counters by name, in a fixed order.
     fn counters(&self) -> Vec<(&'static str, u64)>;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::flight::{Asker, Flight};
-use super::{Ask, Model, Remap};
+use super::{Ask, Model, ModelState, Remap};
 use crate::bounds::{check_blocks, check_remap};
 use crate::clock::{Clock, RealClock, VirtualClock};
 use crate::energy::{Bill, Ledger, Meter, Nanos, Operation, Processor};
@@ -70,8 +70,16 @@ impl<D: BlockDevice> Simulated<D> {
     /// # Panics
     /// If the model is smaller than the contents.
     pub fn new(contents: D, model: Box<dyn Model>, meter: Arc<Meter>, pace: Pace) -> Self {
-        assert!(model.blocks() >= contents.blocks(), "a model smaller than its contents");
         let booked = pace.now();
+        Self::resumed(contents, model, meter, pace, booked)
+    }
+
+    /// A device whose [`state`](Self::state) was taken when energy was booked up to `booked`.
+    ///
+    /// # Panics
+    /// If the model is smaller than the contents.
+    pub fn resumed(contents: D, model: Box<dyn Model>, meter: Arc<Meter>, pace: Pace, booked: Nanos) -> Self {
+        assert!(model.blocks() >= contents.blocks(), "a model smaller than its contents");
         let flight = Flight::new(meter.host().board);
         Simulated { contents, state: Mutex::new(State { model, bill: Bill::default(), booked, flight }), meter, pace }
     }
@@ -79,6 +87,13 @@ impl<D: BlockDevice> Simulated<D> {
     /// Its meter.
     pub fn meter(&self) -> &Arc<Meter> {
         &self.meter
+    }
+
+    /// The model's state, and the time up to which energy is booked; `None` while requests are under way, or if the
+    /// model cannot be stored.
+    pub fn state(&self) -> Option<(ModelState, Nanos)> {
+        let state = self.state.lock();
+        (state.flight.len() == 0).then(|| Some((state.model.state()?, state.booked)))?
     }
 
     /// The contents.

@@ -1,8 +1,9 @@
 //! How are several runs done at once?
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use parking_lot::Mutex;
 
 use super::error::Error;
+use super::pasts::Pasts;
 use super::points::Point;
 use super::program::{Job, Program, Total};
 
@@ -12,22 +13,30 @@ pub(super) const STEPS: u64 = 1000;
 /// Maximum number of runs: their ledgers and volumes stay in memory until all are done.
 const AT_ONCE: usize = 256;
 
-/// Each run's result, in order; runs use all processors.
+/// Each run's result, in order; runs use all processors. A run that would wait for the past that another one makes is
+/// begun after those that would not.
 pub(super) fn at_once<T: Send>(
     points: &[Point],
+    pasts: &Pasts,
     program: &dyn Program,
-    work: impl Fn(&Point, &dyn Job) -> Result<T, Error> + Sync,
+    work: impl Fn(usize, &Point, &dyn Job) -> Result<T, Error> + Sync,
 ) -> Result<Vec<T>, Error> {
     let job = program.begin("replaying", Total::Steps(STEPS * points.len() as u64));
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(points.len());
-    let next = AtomicUsize::new(0);
+    let left = Mutex::new((0..points.len()).collect::<Vec<_>>());
+    let next = || {
+        let mut left = left.lock();
+        let free = left.iter().position(|run| !pasts.would_wait(*run)).unwrap_or(0);
+        let run = (!left.is_empty()).then(|| left.remove(free))?;
+        pasts.begins(run);
+        Some(run)
+    };
     let mut done: Vec<(usize, Result<T, Error>)> = std::thread::scope(|s| {
         let worker = || {
             let mut out = Vec::new();
             loop {
-                let n = next.fetch_add(1, Ordering::Relaxed);
-                let Some(point) = points.get(n) else { return out };
-                let result = work(point, &*job);
+                let Some(n) = next() else { return out };
+                let result = work(n, &points[n], &*job);
                 let failed = result.is_err();
                 out.push((n, result));
                 if failed {

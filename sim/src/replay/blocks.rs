@@ -9,6 +9,7 @@ use super::devices::{self, Source, earlier};
 use super::error::Error;
 use super::failed::failed;
 use super::outcome::Outcome;
+use super::pasts::Pasts;
 use super::points::Point;
 use super::program::{Program, share};
 use super::settings::{OverTime, Settings};
@@ -53,7 +54,7 @@ fn plans<'a>(settings: &'a Settings, points: &[Point], program: &dyn Program) ->
 /// Replays the requests, once for each run.
 pub(super) fn on_device(settings: &Settings, points: &[Point], program: &dyn Program) -> Result<Vec<Outcome>, Error> {
     let plans = plans(settings, points, program)?;
-    at_once(points, program, |point, job| {
+    at_once(points, &Pasts::default(), program, |_, point, job| {
         let variant = &point.variant;
         // OK to unwrap: every point has a plan.
         let Planned { plan, source, .. } = plans.iter().find(|planned| planned.is_of(variant)).unwrap();

@@ -18,11 +18,15 @@ use super::failed::failed;
 use super::notes;
 use super::opening::{self, Part};
 use super::outcome::Outcome;
+use super::pasts::Pasts;
 use super::points::Point;
 use super::program::{Image, Program, Progress, Total, share};
 use super::settings::{OverTime, Settings};
 use super::sizes;
+use super::variant::Variant;
 use crate::traces::by_inode::{self, ByInode};
+use crate::traces::calls::run_from;
+use crate::traces::past::{Past, Shared};
 use crate::traces::source::{ByPath, Source};
 use crate::traces::state::Wanted;
 use crate::traces::{self, ReplayError, Speed};
@@ -51,15 +55,41 @@ pub(super) fn needed(path: &Path, part: &Part, progress: &dyn Progress) -> Resul
     Ok(Looked { needs, notes, timing })
 }
 
+/// The options of a run; `ours` for a JouleFS recording.
+pub(super) fn options(
+    settings: &Settings,
+    variant: &Variant,
+    ours: bool,
+    image: Option<traces::calls::Image>,
+) -> Result<traces::calls::Options, Error> {
+    let fs = variant.fs;
+    Ok(traces::calls::Options {
+        fs,
+        mount: if settings.hurry { hurried(&variant.mount) } else { variant.mount.clone() },
+        deltas: variant.deltas,
+        compressed: variant.compressed,
+        bytes: variant.size.as_deref().map(|text| sizes::of_volume(fs, text)).transpose()?,
+        image,
+        state: Wanted { recipe: variant.age.clone(), full: variant.fill },
+        seed: variant.seed,
+        speed: settings.speed,
+        pauses: settings.pauses(),
+        page_cache: settings.page_cache(ours)?,
+        cold: settings.cold,
+        times: settings.repeat.unwrap_or(NonZeroU32::MIN),
+        watched: settings.over_time != OverTime::No,
+    })
+}
+
 /// Replays the calls on a volume, once for each run.
 pub(super) fn on_volume(
     settings: &Settings,
     ours: Option<&ByInode>,
     image: Option<&Image>,
     points: &[Point],
+    pasts: &Pasts,
     program: &dyn Program,
 ) -> Result<Vec<Outcome>, Error> {
-    let page_cache = settings.page_cache(ours.is_some())?;
     let is_aged = |p: &Point| p.variant.fill.is_some() || p.variant.age.is_some();
     if settings.speed == Speed::Paced && points.iter().any(is_aged) {
         let why =
@@ -81,24 +111,8 @@ pub(super) fn on_volume(
         settings.after.iter().map(|path| Earlier::open(path, program)).collect::<Result<_, _>>()?;
     let image = image.map(|i| traces::calls::Image { device: i.device.clone(), held: i.held.clone() });
     let compares_file_systems = settings.compare.iter().any(|compared| compared.starts_with("fs="));
-    at_once(points, program, |Point { variant, .. }, job| {
-        let fs = variant.fs;
-        let options = traces::calls::Options {
-            fs,
-            mount: if settings.hurry { hurried(&variant.mount) } else { variant.mount.clone() },
-            deltas: variant.deltas,
-            compressed: variant.compressed,
-            bytes: variant.size.as_deref().map(|text| sizes::of_volume(fs, text)).transpose()?,
-            image: image.clone(),
-            state: Wanted { recipe: variant.age.clone(), full: variant.fill },
-            seed: variant.seed,
-            speed: settings.speed,
-            pauses: settings.pauses(),
-            page_cache,
-            cold: settings.cold,
-            times: settings.repeat.unwrap_or(NonZeroU32::MIN),
-            watched: settings.over_time != OverTime::No,
-        };
+    at_once(points, pasts, program, |run, Point { variant, .. }, job| {
+        let options = options(settings, variant, ours.is_some(), image.clone())?;
         let mut moved = share(job, STEPS, STEPS);
         let mut progress = |step: &str, part: f64| {
             job.name(step);
@@ -112,12 +126,15 @@ pub(super) fn on_volume(
             after.iter().zip(&opens).map(|(earlier, open)| earlier.source(open)).collect();
         let mut before: Vec<&mut dyn Source> = sources.iter_mut().map(|s| &mut **s as &mut dyn Source).collect();
         let open = reopen(&settings.recording, settings.part.read.clone(), settings.part.span);
+        let (profile, number) = (&variant.profile, run);
+        let shared = |whose, make: &mut dyn FnMut() -> Result<Past, ReplayError>| pasts.past(number, whose, make);
+        let shared = pasts.has(number).then_some(&shared as &Shared<'_>);
         let run = match ours {
-            Some(ours) => traces::calls::run(&mut ours.clone(), &mut before, &variant.profile, &options, &mut progress),
+            Some(ours) => run_from(shared, &mut ours.clone(), &mut before, profile, &options, &mut progress),
             None => {
-                let length = opening::length(&settings.recording);
+                let length = settings.part.length(&settings.recording);
                 let mut source = ByPath { open: &open, needs: &looked.needs, length };
-                traces::calls::run(&mut source, &mut before, &variant.profile, &options, &mut progress)
+                run_from(shared, &mut source, &mut before, profile, &options, &mut progress)
             }
         };
         let run = run.map_err(|e| failed(settings, variant, e))?;

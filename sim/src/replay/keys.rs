@@ -20,6 +20,7 @@ use super::sizes;
 use super::variant::Variant;
 use crate::aging::Recipe;
 use crate::traces::Speed;
+use crate::traces::past::Whose;
 
 /// The identity of a run.
 #[derive(Clone)]
@@ -43,7 +44,7 @@ pub(super) fn known(
     build: &str,
     all: &[Variant],
 ) -> Result<Vec<Known>, Error> {
-    let recording = digest(&trace::files_of(&settings.recording))?;
+    let recording = digest_of_recording(settings)?;
     let shared = Shared::new(settings, ours, image)?;
     let parameters = all.iter().map(|v| parameters(settings, kind, &shared, v)).collect::<Result<Vec<_>, _>>()?;
     let of_run = |(v, parameters): (&Variant, &Map<String, Value>)| key(build, v, parameters, &recording);
@@ -68,6 +69,35 @@ fn key(build: &str, variant: &Variant, parameters: &Map<String, Value>, recordin
         "parameters": parameters,
     });
     blake3::hash(all.to_string().as_bytes()).to_hex()[..32].to_owned()
+}
+
+/// The key of the past of each run that has one ([`crate::traces::past`]): of its device and volume before the calls,
+/// whatever the policy of cleaning.
+pub(super) fn of_pasts(
+    settings: &Settings,
+    ours: bool,
+    build: &str,
+    all: &[Option<&Variant>],
+) -> Result<Vec<Option<String>>, Error> {
+    let recording = digest_of_recording(settings)?;
+    let shared = Shared::new(settings, ours, None)?;
+    let of_run = |variant: &Option<&Variant>| {
+        let Some(v) = variant else { return Ok(None) };
+        let mut parameters = parameters(settings, Kind::Calls, &shared, v)?;
+        // These matter after the calls have begun, and the options of the mount are there as a whole.
+        v.options.keys().map(String::as_str).chain(["repeat", "hurry", "cold"]).for_each(|name| {
+            parameters.remove(name);
+        });
+        let mount =
+            super::calls::options(settings, v, ours, None)?.mount_in_the_past(!settings.after.is_empty(), Whose::Any);
+        let mount = match v.fs {
+            volume::Kind::F2fs => format!("{:?}", mount.f2fs),
+            volume::Kind::ScherlFs => format!("{:?}", mount.scherlfs),
+        };
+        parameters.insert("mount".to_owned(), json!(mount));
+        Ok(Some(key(build, v, &parameters, &recording)))
+    };
+    all.iter().map(of_run).collect()
 }
 
 /// Shared dependencies of all runs, which take time to compute.
@@ -172,6 +202,17 @@ fn parameters(settings: &Settings, kind: Kind, shared: &Shared, v: &Variant) -> 
     put("on_time", json!(on_time));
     put("closed_loop", json!(closed_loop));
     Ok(out)
+}
+
+/// The hash of all files of the recording.
+fn digest_of_recording(settings: &Settings) -> Result<String, Error> {
+    let first = digest(&trace::files_of(&settings.recording))?;
+    if settings.part.read.further.is_empty() {
+        return Ok(first);
+    }
+    let further = settings.part.read.further.iter().map(|file| digest(&trace::files_of(file)));
+    let all: Vec<String> = std::iter::once(Ok(first)).chain(further).collect::<Result<_, _>>()?;
+    Ok(format!("blake3:{}", blake3::hash(all.join(" ").as_bytes()).to_hex()))
 }
 
 /// The hash of a recording's bytes as stored.

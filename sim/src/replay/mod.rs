@@ -12,6 +12,7 @@
 //!   them.
 //! * [`blocks`], [`calls`], [`directory`]: replays of requests, of calls on a volume, of calls in a directory;
 //!   [`at_once`]: several runs.
+//! * [`pasts`]: aged volumes that runs share; [`cache`]: those of earlier commands.
 //! * [`judged`]: what a comparison says, and how sure it is.
 //! * [`outcome`]: results; [`policies`]: what a comparison of cleaning policies does not show; [`no_space`] and
 //!   [`failed`]: what users do about a failure.
@@ -19,6 +20,7 @@
 pub mod assumed;
 mod at_once;
 mod blocks;
+mod cache;
 mod calls;
 mod compared;
 pub mod devices;
@@ -32,6 +34,7 @@ mod no_space;
 pub mod notes;
 pub mod opening;
 mod outcome;
+mod pasts;
 mod points;
 pub mod policies;
 mod program;
@@ -47,6 +50,7 @@ use device::energy::Energy;
 use trace::Kind;
 
 use self::assumed::Tried;
+pub use self::cache::Cache;
 use self::compared::Compared;
 pub use self::directory::InDirectory;
 pub use self::error::Error;
@@ -54,6 +58,7 @@ pub use self::given::GIVEN;
 use self::judged::Judged;
 pub use self::keys::Known;
 pub use self::outcome::{Done, OnDevice, Outcome};
+use self::pasts::Pasts;
 pub use self::points::{Point, Which};
 pub use self::program::{Image, Job, Program, Progress, Total};
 pub use self::settings::{OverTime, Settings};
@@ -97,7 +102,7 @@ impl<'a> Replay<'a> {
     /// The recording cannot be read twice, is of a meter, has no calls, or does not suit the settings.
     pub fn open(settings: &'a Settings, program: &'a dyn Program) -> Result<Self, Error> {
         let path = &settings.recording;
-        opening::again(path)?;
+        std::iter::once(path).chain(&settings.part.read.further).try_for_each(|file| opening::again(file))?;
         let kind = opening::open_part(path, &settings.part)?.opened.kind();
         for typed in &settings.compare {
             let compared = Compared::parse(typed)?;
@@ -169,7 +174,7 @@ impl<'a> Replay<'a> {
     /// There are too many runs; the recording has no calls; or a run failed.
     pub fn run(&self, points: &[Point]) -> Result<Vec<Outcome>, Error> {
         at_once::check(points)?;
-        let outcomes = self.outcomes(points)?;
+        let outcomes = self.outcomes(points, self.program.cache())?;
         match outcomes.iter().find_map(|outcome| outcome.made_no_call(self.settings)) {
             Some(empty) => Err(Error::Failed(empty)),
             None => Ok(outcomes),
@@ -194,7 +199,8 @@ impl<'a> Replay<'a> {
     pub fn sensitivity(&self, point: &Point) -> Result<Sensitivity, Error> {
         let (tried, runs) = assumed::runs(&point.variant);
         let runs: Vec<Point> = runs.into_iter().map(|variant| Point { number: 0, variant, known: None }).collect();
-        let totals = self.outcomes(&runs)?.iter().map(Outcome::total).collect();
+        // Not cached: these runs are many, and seldom wanted again.
+        let totals = self.outcomes(&runs, None)?.iter().map(Outcome::total).collect();
         Ok(Sensitivity { tried, totals })
     }
 
@@ -208,10 +214,29 @@ impl<'a> Replay<'a> {
         Ok(assumed::turning(&tried[0], of.1, &tried[1], control.1))
     }
 
-    fn outcomes(&self, points: &[Point]) -> Result<Vec<Outcome>, Error> {
+    /// The pasts that these runs share.
+    fn pasts(&self, points: &[Point], cache: Option<Cache>) -> Result<Pasts, Error> {
+        let settings = self.settings;
+        let ours = self.ours.is_some();
+        let mut variants: Vec<Option<&Variant>> = Vec::with_capacity(points.len());
+        for Point { variant, .. } in points {
+            let has_past = variant.is_random() && calls::options(settings, variant, ours, None)?.has_past(ours);
+            variants.push(has_past.then_some(variant));
+        }
+        if self.image.is_some() || variants.iter().all(Option::is_none) || (cache.is_none() && points.len() == 1) {
+            return Ok(Pasts::default());
+        }
+        Ok(Pasts::new(keys::of_pasts(settings, ours, self.program.build(), &variants)?, cache))
+    }
+
+    fn outcomes(&self, points: &[Point], cache: Option<Cache>) -> Result<Vec<Outcome>, Error> {
         match self.kind {
             Kind::Blocks => blocks::on_device(self.settings, points, self.program),
-            _ => calls::on_volume(self.settings, self.ours.as_ref(), self.image.as_ref(), points, self.program),
+            _ => {
+                let pasts = self.pasts(points, cache)?;
+                let (ours, image) = (self.ours.as_ref(), self.image.as_ref());
+                calls::on_volume(self.settings, ours, image, points, &pasts, self.program)
+            }
         }
     }
 }

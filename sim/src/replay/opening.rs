@@ -26,7 +26,7 @@ pub struct Part {
 
 impl Part {
     /// Bytes of all files of a recording.
-    fn length(&self, path: &Path) -> u64 {
+    pub(super) fn length(&self, path: &Path) -> u64 {
         length(path) + self.read.further.iter().map(|file| length(file)).sum::<u64>()
     }
 }

@@ -7,6 +7,7 @@ use device::{BlockDevice, Lba};
 use trace::Names;
 use trace::replay::blocks::Made;
 
+use super::cache::Cache;
 use super::error::Error;
 
 /// The unit of a job's length.
@@ -74,6 +75,11 @@ pub trait Program: Progress {
 
     /// Identifies the program's sources: results of one build have other keys than those of another.
     fn build(&self) -> &str;
+
+    /// Keeps aged volumes for later commands, if wanted.
+    fn cache(&self) -> Option<Cache> {
+        None
+    }
 
     /// Called before each run of a block device's recording. The returned function receives every request when its end
     /// is known.

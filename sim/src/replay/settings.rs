@@ -32,7 +32,7 @@ pub enum OverTime {
 /// The settings of a replay. Texts have the form of the options of `joulefs trace replay`, which name them in errors.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
-    /// The recording.
+    /// The recording, or its first file; `part` has the others.
     pub recording: PathBuf,
     /// The part of it to replay.
     pub part: Part,

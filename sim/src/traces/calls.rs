@@ -1,29 +1,27 @@
 //! What do recorded calls cost on a volume on a simulated device?
 
+use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use device::energy::Ledger;
 use device::energy::profile::Profile;
-use device::model::Simulated;
-use device::{BlockDevice, CountSnapshot, Counting, Fingerprint, Lba, Overlay};
-use f2fs::delta::Costs;
-use f2fs::gc::prices;
+use device::{BlockDevice, CountSnapshot, Fingerprint, Lba, Overlay};
+use f2fs::gc::settings::Settings;
 use f2fs::mkfs;
 use format::superblock::Features;
 use record::calls::Prepared;
 use trace::replay::calls::{Pauses, Replayed};
 use vfs::{Cleaned, Volume};
-use volume::{Kind, MountOptions, Mounted};
+use victim::Policy;
+use volume::{Kind, MountOptions};
 
-use super::host_memory::PageCache;
-use super::order::{Order, Ordered};
-use super::source::{Making, Source};
+use super::layers::{Bench, Counted, Layers};
+use super::order::Order;
+use super::past::{Past, Rest, Shared, Whose};
+use super::source::Source;
 use super::state::{self, Began, Wanted};
 use super::timeline::Timeline;
-use super::watched::{Watch, Watched};
-use super::{Progress, ReplayError, Run, Speed, Stack, since};
+use super::{Progress, ReplayError, Run, Speed, Stack};
 use crate::aging;
 use crate::error::SimError;
 
@@ -126,6 +124,43 @@ pub struct OnVolumeDone {
 }
 
 impl Options {
+    /// True if the volume is mounted just before the calls; `ours` for a JouleFS recording, which begins with a mount.
+    fn mounts_before(&self, ours: bool) -> bool {
+        self.cold || ours
+    }
+
+    /// True if runs can share the past of the volume: it is new, its time is virtual, and its mount ends before the calls.
+    /// `ours` for a JouleFS recording.
+    pub fn has_past(&self, ours: bool) -> bool {
+        self.mounts_before(ours) && self.image.is_none() && self.speed != Speed::Paced
+    }
+
+    /// The options of the mount that ends before the calls. Nothing is cleaned in the background then, unless another
+    /// recording is replayed (`used`), and a writer that waits for space gets the emptiest section whatever the policy
+    /// is. So F2FS's settings of background cleaning do not matter, except that `joule` reads blocks along with those
+    /// that it moves ([`Whose::Own`]), and that `commit=` depends on the power source.
+    pub fn mount_in_the_past(&self, used: bool, whose: Whose) -> MountOptions {
+        let mut mount = self.mount.clone();
+        if !used {
+            let gc = mount.f2fs.gc;
+            let plain = Settings { zoned: gc.zoned, urgency: gc.urgency, ..Settings::default() };
+            mount.f2fs.gc = Settings {
+                policy: if whose == Whose::Own { gc.policy } else { plain.policy },
+                power: if mount.f2fs.commit.is_some() { gc.power } else { plain.power },
+                ..plain
+            };
+        }
+        mount
+    }
+
+    /// The error of a preparation, with a sufficient size if the volume was full.
+    fn too_small(&self, e: ReplayError, device_bytes: u64, room: u64, grows: u64) -> ReplayError {
+        match e {
+            ReplayError::Prepare { no_space: true, .. } => self.state.no_room_before(device_bytes, room, grows),
+            e => e,
+        }
+    }
+
     /// Features of a new volume.
     fn features(&self) -> Features {
         let modern = mkfs::Options::modern().features;
@@ -138,75 +173,113 @@ impl Options {
     }
 }
 
-/// A volume on a simulated device, with its counters.
-struct Bench {
-    stack: Stack,
-    counting: Arc<Counting<Arc<Simulated<Arc<dyn BlockDevice>>>>>,
-    mounted: Mounted,
-    volume: Arc<dyn Volume>,
+/// A volume as its calls find it.
+struct Begun {
+    bench: Bench,
+    /// The contents of a new volume.
+    fingerprint: Option<Arc<Fingerprint>>,
+    /// The names in the root directory before the calls' files were created.
+    there: BTreeSet<Vec<u8>>,
+    prepared: Prepared,
+    began: Began,
 }
 
-/// All counters at one moment.
-struct Counted {
-    ledger: Ledger,
-    counts: CountSnapshot,
-    counters: Vec<(&'static str, u64)>,
-    cleaned: Cleaned,
-    deltas: u64,
-    time: u64,
-}
-
-impl Bench {
-    fn mount(
-        fs: Kind,
-        device: Arc<dyn BlockDevice>,
-        options: &MountOptions,
-        stack: Stack,
-        counting: Arc<Counting<Arc<Simulated<Arc<dyn BlockDevice>>>>>,
+impl Begun {
+    /// Makes the volume, ages it, replays `before`, creates the files that the calls need, and fills it.
+    fn new(
+        source: &mut dyn Source,
+        before: &mut [&mut dyn Source],
+        profile: &Profile,
+        (options, mount): (&Options, &MountOptions),
+        progress: Progress<'_>,
     ) -> Result<Self, ReplayError> {
-        let mounted = volume::mount(fs, device, stack.clock.clone(), options.clone())?;
-        Ok(Bench { volume: mounted.volume(), stack, counting, mounted })
-    }
-
-    fn making<'a>(&'a self, ahead: bool, options: &Options, is_last: bool, begins: &'a mut dyn FnMut()) -> Making<'a> {
-        let Stack { clock, tempo, .. } = &self.stack;
-        Making { ahead, clock: &**clock, tempo, pauses: options.pauses, is_last, begins }
-    }
-
-    fn counted(&self) -> Counted {
-        let deltas = |volume: &Arc<f2fs::Volume>| volume.counters.deltas.load(Ordering::Relaxed);
-        Counted {
-            ledger: self.stack.device.ledger(),
-            counts: self.counting.snapshot(),
-            counters: self.stack.device.counters(),
-            cleaned: self.volume.cleaned(),
-            deltas: self.mounted.f2fs().map_or(0, deltas),
-            time: self.stack.now().0,
+        let room = before.iter().map(|b| b.room()).fold(source.room(), u64::saturating_add);
+        let (contents, held, fingerprint): (Arc<dyn BlockDevice>, &[_], _) = match &options.image {
+            Some(Image { device, held }) => (Arc::new(Overlay::new(device.clone())), held, None),
+            None => {
+                let bytes = options.bytes.unwrap_or_else(|| options.state.device_bytes(room, source.grows()));
+                let fingerprint = Arc::new(Fingerprint::new(bytes / 4096));
+                (fingerprint.clone(), &[], Some(fingerprint))
+            }
+        };
+        let device_bytes = contents.blocks() * 4096;
+        let layers = Layers::new(Stack::new(profile, contents.clone(), held, options.speed)?, contents, options);
+        if options.image.is_none() {
+            let Layers { stack, top, .. } = &layers;
+            aging::format_with(options.fs, top.clone(), &*stack.clock, options.seed, true, options.features())?;
         }
+        let bench = layers.mount(profile, options.fs, mount)?;
+        let holds_none = |volume: &Arc<f2fs::Volume>| !volume.superblock().features.contains(Features::DELTA);
+        if options.deltas && bench.mounted.f2fs().is_some_and(holds_none) {
+            return Err(
+                SimError::Parameters("the image's volume may not hold deltas: joulefs unsettle IMAGE".into()).into()
+            );
+        }
+        let clock = bench.layers.stack.virtual_clock.clone();
+        let ahead = bench.layers.cache.is_some();
+        options.state.age(&*bench.volume, clock.as_deref(), options.seed, room, progress)?;
+        let grows = source.grows();
+        let too_small = |e| options.too_small(e, device_bytes, room, grows);
+        for earlier in before {
+            earlier.prepare(&*bench.volume, &mut |part| progress("preparing", part)).map_err(too_small)?;
+            let report = &mut |part| progress("using", part);
+            let mut begins = || {};
+            let mut making = bench.making(ahead, options, false, &mut begins);
+            let (done, _) = earlier.replay(&*bench.volume, &mut making, report)?;
+            if done.no_space > 0 {
+                return Err(state::no_room(&*bench.volume, device_bytes, room)?);
+            }
+        }
+        let there = state::names_in_root(&*bench.volume)?;
+        let prepared = source.prepare(&*bench.volume, &mut |part| progress("preparing", part)).map_err(too_small)?;
+        options.state.fill(&*bench.volume, clock.as_deref(), options.seed, progress)?;
+        let began = state::look(&bench.mounted, device_bytes, source.grows())?;
+        Ok(Begun { bench, fingerprint, there, prepared, began })
     }
-}
 
-impl Counted {
-    /// The difference to `earlier`.
-    fn since(self, earlier: &Counted) -> Counted {
-        Counted {
-            ledger: self.ledger.since(&earlier.ledger),
-            counts: &self.counts - &earlier.counts,
-            counters: since(self.counters, &earlier.counters),
-            cleaned: Cleaned {
-                sections: self.cleaned.sections - earlier.cleaned.sections,
-                waited_for: self.cleaned.waited_for - earlier.cleaned.waited_for,
-                moved: self.cleaned.moved - earlier.cleaned.moved,
+    /// Unmounts the volume, for runs that begin with a mount.
+    fn into_past(self) -> Result<Past, ReplayError> {
+        self.bench.volume.unmount()?;
+        let Stack { device, clock, .. } = &self.bench.layers.stack;
+        let (Some((model, booked)), Some(contents)) = (device.state(), self.fingerprint) else {
+            return Err(SimError::Parameters("this device or image cannot be stored".into()).into());
+        };
+        let Prepared { files, recorded, generated } = self.prepared;
+        Ok(Past {
+            contents: contents.fork(),
+            rest: Rest {
+                model,
+                booked,
+                passed: clock.monotonic(),
+                cached: self.bench.layers.cache.iter().flat_map(|cache| cache.blocks_kept()).collect(),
+                there: self.there,
+                prepared: (files, recorded, generated),
+                cleaned: self.bench.volume.cleaned().sections > 0,
+                began: self.began,
             },
-            deltas: self.deltas - earlier.deltas,
-            time: self.time - earlier.time,
-        }
+        })
+    }
+
+    /// Mounts the volume of a past.
+    fn resumed(past: &Past, profile: &Profile, options: &Options) -> Result<Self, ReplayError> {
+        let Rest { model, booked, passed, cached, there, prepared, began, .. } = past.rest.clone();
+        let contents: Arc<dyn BlockDevice> = Arc::new(past.contents.fork());
+        let stack = Stack::resumed(profile, contents.clone(), model.into_model(), passed, booked, options.speed);
+        let layers = Layers::new(stack, contents, options);
+        layers.cache.iter().for_each(|cache| cache.keep_blocks(&cached));
+        let bench = layers.mount(profile, options.fs, &options.mount)?;
+        let (files, recorded, generated) = prepared;
+        let prepared = Prepared { files, recorded, generated };
+        Ok(Begun { bench, fingerprint: None, there, prepared, began })
     }
 }
 
 /// Replays the calls of a recording on a volume that holds the files they need, after replaying `before`. The ledger
 /// has their cost, including data still in memory at the end, which an unmount writes; it does not include preparing
 /// the volume.
+///
+/// # Errors
+/// The device cannot be simulated, the volume fails or is too small, or a recording cannot be read.
 pub fn run(
     source: &mut dyn Source,
     before: &mut [&mut dyn Source],
@@ -214,78 +287,59 @@ pub fn run(
     options: &Options,
     progress: Progress<'_>,
 ) -> Result<Run<OnVolumeDone>, ReplayError> {
-    let room = before.iter().map(|b| b.room()).fold(source.room(), u64::saturating_add);
-    let (contents, held): (Arc<dyn BlockDevice>, &[_]) = match &options.image {
-        Some(Image { device, held }) => (Arc::new(Overlay::new(device.clone())), held),
-        None => {
-            let bytes = options.bytes.unwrap_or_else(|| options.state.device_bytes(room, source.grows()));
-            (Arc::new(Fingerprint::new(bytes / 4096)), &[])
-        }
-    };
-    let device_bytes = contents.blocks() * 4096;
-    let stack = Stack::new(profile, contents.clone(), held, options.speed)?;
-    let counting = Arc::new(Counting::new(stack.device.clone()));
-    let watch = Watch { device: stack.device.clone(), clock: stack.clock.clone() };
-    let watched = Arc::new(Watched::new(counting.clone(), watch, options.watched));
-    let ordered = Arc::new(Ordered::new(watched.clone()));
-    let cache = options.page_cache.map(|most| Arc::new(PageCache::new(ordered.clone(), contents.clone(), most)));
-    let device: Arc<dyn BlockDevice> = match &cache {
-        Some(cache) => cache.clone(),
-        None => ordered.clone(),
-    };
-    if options.image.is_none() {
-        aging::format_with(options.fs, device.clone(), &*stack.clock, options.seed, true, options.features())?;
-    }
-    let mut mount = options.mount.clone();
-    mount.f2fs = f2fs::MountOptions {
-        prices: prices::of(profile),
-        delta_costs: Costs::of(profile),
-        compress_costs: f2fs::compress::costs::Costs::of(profile),
-        processor: Some(stack.device.clone()),
-        ..mount.f2fs
-    };
-    let mut bench = Bench::mount(options.fs, device.clone(), &mount, stack, counting)?;
-    let holds_none = |volume: &Arc<f2fs::Volume>| !volume.superblock().features.contains(Features::DELTA);
-    if options.deltas && bench.mounted.f2fs().is_some_and(holds_none) {
-        return Err(
-            SimError::Parameters("the image's volume may not hold deltas: joulefs unsettle IMAGE".into()).into()
-        );
-    }
-    let ahead = cache.is_some();
-    options.state.age(&*bench.volume, bench.stack.virtual_clock.as_deref(), options.seed, room, progress)?;
-    let grows = source.grows();
-    let too_small = |e| match e {
-        ReplayError::Prepare { no_space: true, .. } => options.state.no_room_before(device_bytes, room, grows),
-        e => e,
-    };
-    for earlier in before {
-        earlier.prepare(&*bench.volume, &mut |part| progress("preparing", part)).map_err(too_small)?;
-        let report = &mut |part| progress("using", part);
-        let mut begins = || {};
-        let mut making = bench.making(ahead, options, false, &mut begins);
-        let (done, _) = earlier.replay(&*bench.volume, &mut making, report)?;
-        if done.no_space > 0 {
-            return Err(state::no_room(&*bench.volume, device_bytes, room)?);
-        }
-    }
-    let there = state::names_in_root(&*bench.volume)?;
-    let mut prepared = source.prepare(&*bench.volume, &mut |part| progress("preparing", part)).map_err(too_small)?;
-    options.state.fill(&*bench.volume, bench.stack.virtual_clock.as_deref(), options.seed, progress)?;
-    let mut began = state::look(&bench.mounted, device_bytes, source.grows())?;
+    run_from(None, source, before, profile, options, progress)
+}
 
+/// The same; the past of the volume comes from `shared`, if [`Options::has_past`].
+///
+/// # Errors
+/// Those of [`run`].
+pub fn run_from(
+    shared: Option<&Shared<'_>>,
+    source: &mut dyn Source,
+    before: &mut [&mut dyn Source],
+    profile: &Profile,
+    options: &Options,
+    progress: Progress<'_>,
+) -> Result<Run<OnVolumeDone>, ReplayError> {
     // A JouleFS recording begins with a mount, which has nothing cached.
-    if options.cold || source.is_compared() {
-        bench.volume.unmount()?;
-        bench.mounted = volume::mount(options.fs, device, bench.stack.clock.clone(), mount)?;
-        bench.volume = bench.mounted.volume();
-    } else if let Some(volume) = bench.mounted.f2fs() {
+    let mounts = options.mounts_before(source.is_compared());
+    let begun = match shared.filter(|_| options.has_past(source.is_compared())) {
+        Some(shared) => {
+            let used = !before.is_empty();
+            let mut past = |whose| {
+                let mount = options.mount_in_the_past(used, whose);
+                let make = &mut || Begun::new(source, before, profile, (options, &mount), progress)?.into_past();
+                shared(whose, make)
+            };
+            let any = past(Whose::Any)?;
+            let is_own = any.rest.cleaned && !used && options.mount.f2fs.gc.policy == Policy::Joule;
+            Begun::resumed(&*if is_own { past(Whose::Own)? } else { any }, profile, options)?
+        }
+        None => {
+            let mut begun = Begun::new(source, before, profile, (options, &options.mount), progress)?;
+            if mounts {
+                begun.bench.volume.unmount()?;
+                begun.bench = begun.bench.layers.mount(profile, options.fs, &options.mount)?;
+            }
+            begun
+        }
+    };
+    let Begun { bench, there, mut prepared, mut began, .. } = begun;
+    let device_bytes = bench.layers.contents.blocks() * 4096;
+    let room = before.iter().map(|b| b.room()).fold(source.room(), u64::saturating_add);
+    let grows = source.grows();
+    let too_small = |e| options.too_small(e, device_bytes, room, grows);
+    if !mounts && let Some(volume) = bench.mounted.f2fs() {
         // A newly booted cleaner has no memory either.
         volume.forget_victims();
     }
+    let Layers { watched, ordered, cache, contents, .. } = &bench.layers;
+    let ahead = cache.is_some();
     began.waits_for_age = bench.mounted.f2fs().is_some_and(|volume| volume.waits_for_age());
     bench.volume.keep_deleted_names();
     let (mut gaps, mut done, mut damage) = (Vec::new(), Replayed::default(), None);
-    if let Some(cache) = &cache {
+    if let Some(cache) = cache {
         cache.clear();
     }
     let start = bench.counted();
@@ -296,7 +350,7 @@ pub fn run(
             watched.pause();
             state::remove_all_but(&*bench.volume, &there)?;
             prepared = source.prepare(&*bench.volume, &mut |part| progress("preparing", part)).map_err(too_small)?;
-            if let Some(cache) = &cache {
+            if let Some(cache) = cache {
                 cache.clear();
             }
             gaps.push(bench.counted().since(&gap));
@@ -337,7 +391,7 @@ pub fn run(
             device_bytes,
             fs: options.fs,
             volume: bench.volume.clone(),
-            contents,
+            contents: contents.clone(),
         },
     })
 }

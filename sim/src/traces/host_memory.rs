@@ -72,6 +72,17 @@ impl<D: BlockDevice, C: BlockDevice> PageCache<D, C> {
         *self.kept.lock() = Kept::default();
     }
 
+    /// The blocks in memory, the least recently used first.
+    pub fn blocks_kept(&self) -> Vec<u64> {
+        self.kept.lock().by_age.values().copied().collect()
+    }
+
+    /// Puts these blocks in memory, the least recently used first.
+    pub fn keep_blocks(&self, blocks: &[u64]) {
+        let mut kept = self.kept.lock();
+        blocks.iter().for_each(|block| kept.used(*block, self.most));
+    }
+
     fn keep(&self, at: Lba, bytes: usize) {
         let mut kept = self.kept.lock();
         (at.0..at.0.saturating_add((bytes / BLOCK) as u64)).for_each(|b| kept.used(b, self.most));

@@ -2,8 +2,8 @@
 //!
 //! * [`blocks`]: requests on a device.
 //! * [`calls`]: calls on a volume; [`source`]: the recordings they come from; [`by_inode`]: JouleFS recordings;
-//!   [`host_memory`]: the host's page cache above it.
-//! * [`state`]: the initial state of the volume.
+//!   [`host_memory`]: the host's page cache above it; `layers`: what counts in between.
+//! * [`state`]: the initial state of the volume; [`past`]: device and volume in this state, for several runs.
 //! * [`timeline`]: when the energy of requests or calls was spent.
 //! * [`live`]: the same for requests that still arrive.
 //! * [`order`]: how much is random.
@@ -15,8 +15,10 @@ pub mod blocks;
 pub mod by_inode;
 pub mod calls;
 pub mod host_memory;
+mod layers;
 pub mod live;
 pub mod order;
+pub mod past;
 pub mod requeued;
 mod room;
 pub mod source;
@@ -30,7 +32,7 @@ use std::time::Duration;
 use device::clock::{Clock, RealClock, VirtualClock};
 use device::energy::profile::Profile;
 use device::energy::{Energy, Ledger, Meter, Nanos};
-use device::model::{self, Pace, Simulated};
+use device::model::{self, Model, Pace, Simulated};
 use device::{Blank, BlockDevice, Lba};
 use record::Tempo;
 use trace::TraceError;
@@ -166,8 +168,21 @@ impl Stack {
     ) -> Result<Self, ReplayError> {
         let mut model = model::build(profile, contents.blocks())?;
         model.fill(Nanos(0), held);
+        Ok(Self::resumed(profile, contents, model, Duration::ZERO, Nanos(0), speed))
+    }
+
+    /// A device whose model was in use until `passed` after the clock's start, with its energy booked up to `booked`.
+    fn resumed(
+        profile: &Profile,
+        contents: Arc<dyn BlockDevice>,
+        model: Box<dyn Model>,
+        passed: Duration,
+        booked: Nanos,
+        speed: Speed,
+    ) -> Self {
         let meter = Arc::new(Meter::new(profile.host.prices()));
         let virtual_clock = aging::clock();
+        virtual_clock.advance(passed);
         let real = Arc::new(RealClock::new());
         let (pace, clock, tempo): (_, Arc<dyn Clock>, _) = match speed {
             Speed::Virtual => {
@@ -177,7 +192,8 @@ impl Stack {
             Speed::Paced => (Pace::Paced(real.clone()), real.clone(), Tempo::Real(real)),
         };
         let virtual_clock = (speed != Speed::Paced).then_some(virtual_clock);
-        Ok(Stack { device: Arc::new(Simulated::new(contents, model, meter, pace)), clock, virtual_clock, tempo })
+        let device = Arc::new(Simulated::resumed(contents, model, meter, pace, booked));
+        Stack { device, clock, virtual_clock, tempo }
     }
 
     fn now(&self) -> Nanos {

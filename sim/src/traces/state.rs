@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use device::clock::VirtualClock;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use vfs::{FileKind, FileSystem, Flow, Ino, Volume};
 use volume::Mounted;
 
@@ -151,14 +151,14 @@ pub(super) fn remove_all_but(fs: &dyn FileSystem, stays: &BTreeSet<Vec<u8>>) -> 
 }
 
 /// State of a volume when the calls began.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Began {
     /// Used part of the space for files, from 0 to 1.
     pub full: f64,
     /// Free segments, if the file system has segments.
     pub free_segments: Option<u64>,
     /// Pieces of free space, if the file system has no segments.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub free_pieces: Option<u64>,
     /// Free bytes for files.
     pub free: u64,

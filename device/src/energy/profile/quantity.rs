@@ -41,7 +41,7 @@ impl Confidence {
 }
 
 /// Energy per byte, in femtojoules, so that prices of a few hundred picojoules keep four digits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct PerByte(pub u64);
 
 impl PerByte {
@@ -52,7 +52,7 @@ impl PerByte {
 }
 
 /// Time per byte, in femtoseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct TimePerByte(pub u64);
 
 impl TimePerByte {

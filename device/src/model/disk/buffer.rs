@@ -1,9 +1,11 @@
 //! Which blocks are in the disk's track buffer, and which is it reading ahead?
 
+use serde::{Deserialize, Serialize};
+
 use super::platter::{Femto, Platter};
 
 /// Read-ahead in progress.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Stream {
     /// The block that began to pass at `since`.
     from: u64,
@@ -13,7 +15,7 @@ struct Stream {
 }
 
 /// The blocks read last, and those being read ahead.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Buffer {
     capacity: u64,
     /// The first block of the contiguous range up to the last.

@@ -19,11 +19,13 @@ mod platter;
 mod seek;
 mod writes;
 
+use serde::{Deserialize, Serialize};
+
 use self::buffer::Buffer;
 use self::platter::{Femto, Platter, femto, nanos};
 use self::seek::Curve;
 use self::writes::Writes;
-use super::{Ask, Model};
+use super::{Ask, Model, ModelState};
 use crate::energy::profile::{DiskSpec, IdleSpec, TimePerByte};
 use crate::energy::{Bill, Energy, Nanos, Part, Power};
 use crate::{BLOCK, Lba, Tag};
@@ -52,7 +54,7 @@ pub fn break_even(spec: &DiskSpec) -> Option<Nanos> {
 }
 
 /// An idle level.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Level {
     after: Nanos,
     power: Power,
@@ -67,7 +69,7 @@ impl Level {
     }
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Modes {
     seek: Power,
     rotate: Power,
@@ -77,7 +79,7 @@ struct Modes {
     standby: Power,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Counts {
     reads: u64,
     writes: u64,
@@ -89,7 +91,7 @@ struct Counts {
 }
 
 /// The model of a disk.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Disk {
     blocks: u64,
     curve: Curve,
@@ -354,6 +356,10 @@ impl Model for Disk {
 
     fn remaps(&self) -> bool {
         false
+    }
+
+    fn state(&self) -> Option<ModelState> {
+        Some(ModelState::Disk(Box::new(self.clone())))
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

@@ -16,6 +16,8 @@
 //! Zones of a real disk are steps along this line. The time before a block is computed to some femtoseconds and
 //! rounded once; all other times are differences of these, so pieces of a transfer add up to the whole.
 
+use serde::{Deserialize, Serialize};
+
 use crate::BLOCK;
 use crate::energy::Nanos;
 use crate::energy::profile::DiskSpec;
@@ -34,7 +36,7 @@ pub fn nanos(t: Femto) -> Nanos {
 }
 
 /// Blocks per femtosecond, if the rate varies.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Zones {
     /// At the first block.
     outer: f64,
@@ -56,7 +58,7 @@ impl Zones {
 }
 
 /// The spinning platter.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Platter {
     /// Time per block, if it is the same everywhere.
     block: Femto,

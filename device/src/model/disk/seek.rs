@@ -1,11 +1,13 @@
 //! Seek times of the arm.
 
+use serde::{Deserialize, Serialize};
+
 use crate::energy::Nanos;
 use crate::energy::profile::DiskSpec;
 
 /// Seek time over distance: proportional to the square root up to a third of the way, where the arm accelerates and
 /// brakes, and linear beyond, where it moves at full speed (Ruemmler and Wilkes, Computer 1994).
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Curve {
     tracks: f64,
     track: f64,

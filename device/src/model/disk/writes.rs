@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use serde::{Deserialize, Serialize};
+
 use super::platter::{Femto, Platter};
 use crate::Lba;
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Write {
     at: u64,
     blocks: u64,
@@ -14,7 +16,7 @@ struct Write {
 }
 
 /// Pending writes in the order in which they reach the platter.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Writes {
     queue: VecDeque<Write>,
 }

@@ -4,11 +4,12 @@
 //! block that is rewritten while it waits takes no second slot.
 
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 
 const NONE: u32 = u32::MAX;
 
 /// A written block.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Slot {
     /// Its number.
     pub block: u32,
@@ -25,7 +26,7 @@ pub struct Slot {
 }
 
 /// Blocks being programmed together.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Row {
     /// The first unit.
     pub unit: u32,
@@ -45,7 +46,7 @@ pub enum Taken {
 }
 
 /// The slots.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Buffer {
     slots: Vec<Slot>,
     free: Vec<u32>,

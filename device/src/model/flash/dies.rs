@@ -6,13 +6,15 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use crate::energy::Nanos;
 
 /// No row: the device's own work.
 pub const OWN: u32 = u32::MAX;
 
 /// Queued work of a die.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Job {
     /// Earliest start.
     ready: Nanos,
@@ -25,7 +27,7 @@ struct Job {
 }
 
 /// Moments of a fixed number of items, with fast access to the earliest.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Moments {
     /// A tree whose nodes hold the earlier moment of their two children; the items are its last half.
     tree: Vec<Nanos>,
@@ -83,7 +85,7 @@ impl Moments {
 }
 
 /// All dies and channels. Values that are read for every die at every row are stored together.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Dies {
     queues: Vec<VecDeque<Job>>,
     /// When the first job of each queue ends, if it has begun.

@@ -5,6 +5,8 @@
 //! cleaning moves them. The map changes when the row is programmed. Until then the buffer answers reads, and the
 //! previous unit stays valid, so that cleaning cannot erase it too early.
 
+use serde::{Deserialize, Serialize};
+
 use super::Flash;
 use super::buffer::Taken;
 use super::dies::OWN;
@@ -21,7 +23,7 @@ const JOURNAL_ENTRIES: u64 = 256;
 pub(super) const NONE: u32 = u32::MAX;
 
 /// Use of a flash block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Use {
     Erased,
     /// Being filled by the host or by cleaning.
@@ -32,7 +34,7 @@ pub(super) enum Use {
 }
 
 /// Erased blocks and blocks being filled.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Blocks {
     pub uses: Vec<Use>,
     /// Erased blocks of each die.

@@ -4,10 +4,12 @@
 //! energy of entering and leaving a state; only the deepest state reached is paid. Bytes in the write buffer are
 //! kept in every state.
 
+use serde::{Deserialize, Serialize};
+
 use crate::energy::profile::IdleSpec;
 use crate::energy::{Bill, Energy, Nanos, Part, Power};
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct State {
     after: Nanos,
     power: Power,
@@ -16,7 +18,7 @@ struct State {
 }
 
 /// State of an idle device.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Idle {
     ready: Power,
     /// Power while a request is under way, if the prices do not contain it.

@@ -5,10 +5,12 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use crate::energy::Nanos;
 
 /// Occupied times in order, with gaps between them.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Link {
     taken: VecDeque<(Nanos, Nanos)>,
 }

@@ -5,12 +5,14 @@
 //! entries are in [`super::table`]. A page that was never written back is not on flash and need not be fetched.
 //! Left out: the places of translation pages on flash, and their cleaning.
 
+use serde::{Deserialize, Serialize};
+
 /// Entries in a translation page.
 pub const ENTRIES: u64 = 1024;
 
 const NONE: u32 = u32::MAX;
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Entry {
     newer: u32,
     older: u32,
@@ -29,7 +31,7 @@ pub struct Access {
 }
 
 /// The translation pages in memory.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct MapCache {
     pages: Vec<Entry>,
     room: u64,

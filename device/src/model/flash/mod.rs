@@ -45,6 +45,8 @@ mod table;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
+use serde::{Deserialize, Serialize};
+
 use self::buffer::Buffer;
 use self::dies::Dies;
 use self::ftl::{Blocks, NONE};
@@ -54,12 +56,12 @@ use self::map::{ENTRIES, MapCache};
 use self::nand::{Geometry, Nand, Times};
 use self::prices::Prices;
 use self::table::Table;
-use super::{Ask, Model};
+use super::{Ask, Model, ModelState};
 use crate::energy::profile::FlashSpec;
 use crate::energy::{Bill, Nanos, Part};
 use crate::{BLOCK, Lba, Tag};
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Counts {
     reads: u64,
     writes: u64,
@@ -85,7 +87,7 @@ struct Counts {
 }
 
 /// The model of a flash device.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Flash {
     prices: Prices,
     geometry: Geometry,
@@ -456,6 +458,10 @@ impl Model for Flash {
         lost.sort_unstable();
         lost.dedup();
         lost.into_iter().map(|b| Lba(b.into())).collect()
+    }
+
+    fn state(&self) -> Option<ModelState> {
+        Some(ModelState::Flash(Box::new(self.clone())))
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

@@ -4,6 +4,8 @@
 //! as one; a *row* is the pages with the same number on all planes; a *unit* is the 4 KiB that the host sees. Left
 //! out: bad blocks, bit errors.
 
+use serde::{Deserialize, Serialize};
+
 use crate::energy::Nanos;
 use crate::energy::profile::flash::NandSpec;
 
@@ -17,7 +19,7 @@ const APART: u64 = 5;
 const UNIT: u64 = 4096;
 
 /// Dimensions of the chips. Blocks and units are numbered through all dies, one die after the other.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Geometry {
     /// Channels.
     pub channels: u32,
@@ -163,7 +165,7 @@ pub enum Misuse {
 }
 
 /// State of pages, and erase counts of blocks.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Nand {
     geometry: Geometry,
     /// Pages programmed since the last erase, by block.
@@ -219,7 +221,7 @@ impl Nand {
 }
 
 /// Timing of the chips.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Times {
     /// Reading a page, by bit of the cell.
     pub read: Vec<Nanos>,

@@ -4,11 +4,13 @@
 //! block, in a byte or two per row instead of eight bytes per block. Counts of each die's rows at every few
 //! hundredth row keep lookups short in both directions.
 
+use serde::{Deserialize, Serialize};
+
 use super::nand::Geometry;
 use crate::Lba;
 
 /// A run of blocks of the host.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Run {
     first: u64,
     blocks: u64,
@@ -17,7 +19,7 @@ struct Run {
 }
 
 /// The filled blocks and their places.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Placement {
     geometry: Geometry,
     /// In write order.

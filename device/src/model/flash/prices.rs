@@ -1,12 +1,14 @@
 //! The profile's numbers in the form that the model uses.
 
+use serde::{Deserialize, Serialize};
+
 use super::nand::Geometry;
 use crate::BLOCK;
 use crate::energy::profile::{FlashSpec, PerByte, TimePerByte};
 use crate::energy::{Energy, Nanos};
 
 /// Plain numbers.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Prices {
     pub request: Nanos,
     pub write_request: Nanos,

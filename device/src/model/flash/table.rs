@@ -10,12 +10,14 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::map::ENTRIES;
 use super::nand::Geometry;
 use super::placement::Placement;
 
 /// An entry changed without programming a unit.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Change {
     block: u32,
     was: u32,
@@ -28,7 +30,7 @@ struct Change {
 const PIECE: usize = ENTRIES as usize;
 
 /// Which pieces of an array are stored. The others are as the fill left them.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Written(Vec<u64>);
 
 impl Written {
@@ -54,7 +56,7 @@ fn set_bits(words: &mut [u64], first: usize, count: usize) {
 }
 
 /// The result of a fill, and which parts of it are stored.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Filled {
     placement: Placement,
     map: Written,
@@ -62,7 +64,7 @@ struct Filled {
 }
 
 /// The map. Its arrays count units from 1, so that unused memory means "no unit".
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Table {
     geometry: Geometry,
     /// By the host's block.

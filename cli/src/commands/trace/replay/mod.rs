@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use device::Access;
-use sim::replay::{Done, Error, Image, Job, OverTime, Program, Progress, Replay, Settings, Total, Which};
+use sim::replay::{Cache, Done, Error, Image, Job, OverTime, Program, Progress, Replay, Settings, Total, Which};
 use sim::traces::Speed;
 use trace::replay::blocks::Made;
 use trace::{Kind, Names, TraceError};
@@ -29,7 +29,7 @@ use crate::file_system::Type;
 use crate::flame::{Files, FlameArgs};
 use crate::recorded::Bars;
 use crate::session::SessionArgs;
-use crate::{Failure, held, output, pieces, program, recorded, whole};
+use crate::{Failure, cache, held, output, pieces, program, recorded, whole};
 use print::Printed;
 use requests::Table;
 
@@ -64,6 +64,11 @@ use requests::Table;
 /// --from, --to and --max-gap select a part of a long recording: otherwise idle time dominates a recording of days
 /// with minutes of use.
 ///
+/// The volumes that --age and --fill make are kept for later commands, so that a comparison, or the next one on the same
+/// volume, need not age them again: of JouleFS recordings, and with --cold. Results are the same with and without them.
+/// They take up to 4 GiB (or JOULEFS_CACHE_LIMIT) in the directory aged of JOULEFS_CACHE, else of ~/.cache/joulefs; remove
+/// it to empty the cache. --no-cache does not use it.
+///
 /// --compare prints several runs side by side, with different options of -o, file systems, profiles or profile numbers,
 /// volume states (age, seed, size, fill) or device states (full, queue). If the cleaning policy differs (gc=, power=,
 /// clean=), the first run is the control "none", without background cleaning: with plenty of free space it is the
@@ -80,6 +85,7 @@ use requests::Table;
     joulefs trace replay telegram_exec.csv.gz --compare profile=oneplus8t-ufs31,galaxy-nexus-emmc\n  \
     joulefs trace replay app.strace --age three-fifths --size 2G --compare gc=greedy,atgc,fagc,joule\n  \
     joulefs trace replay work.rec --compare delta=off,on\n  \
+    joulefs trace replay app.strace app.strace.1\n  \
     joulefs trace replay app.strace --age phone-year --parquet rows \\\n      \
     --compare gc=atgc,fagc --compare seed=1,2,3\n  \
     joulefs trace replay app.strace --shard 2/4 --parquet rows/2 \\\n      \
@@ -104,6 +110,9 @@ use requests::Table;
 pub struct Args {
     /// The recording.
     file: PathBuf,
+    /// Further files of the same recording: requests are merged by time, files of calls follow each other.
+    #[arg(value_name = "FILE")]
+    further: Vec<PathBuf>,
     /// The device: the name of a shipped profile, or the path of a profile file; default: kirin9000-ufs31.
     #[arg(long, short)]
     profile: Option<String>,
@@ -155,7 +164,7 @@ pub struct Args {
     age: Option<String>,
     /// Replay the calls in this directory of the host, in real time.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["profile", "fs", "options", "compare", "size", "of",
-        "full", "queue", "requests", "perfetto", "assume", "sensitivity", "image", "age", "seed", "seeds", "fill", "after", "repeat", "hurry", "page_cache", "cold",
+        "full", "queue", "requests", "perfetto", "assume", "sensitivity", "image", "age", "seed", "seeds", "fill", "after", "repeat", "hurry", "page_cache", "cold", "no_cache",
         "by_file", "flame", "parquet", "shard", "only", "list"])]
     into: Option<PathBuf>,
     /// Seed for a new volume and its recipe; default: 1. For recordings of calls.
@@ -188,6 +197,9 @@ pub struct Args {
     /// Start with a freshly mounted volume: no directories or nodes in memory.
     #[arg(long)]
     cold: bool,
+    /// Neither use aged volumes of earlier commands nor keep any. For recordings of calls.
+    #[arg(long)]
+    no_cache: bool,
     /// Make each call at its recorded time, even if the one before is late. Otherwise each thread keeps its recorded
     /// pauses between calls. JouleFS recordings, which do not have threads, are always replayed so unless
     /// --closed-loop is given.
@@ -261,7 +273,10 @@ impl Args {
             by_file: _,
             flame: _,
             which: _,
+            // Changes no result.
+            no_cache: _,
             file,
+            further,
             profile,
             fs,
             options,
@@ -291,7 +306,7 @@ impl Args {
         } = self.clone();
         Ok(Settings {
             recording: file,
-            part: session.part()?,
+            part: session.with(&further).part()?,
             profile,
             fs: fs.map(volume::Kind::from),
             options,
@@ -332,7 +347,8 @@ impl Args {
         let once =
             [("the recording", Some(&*self.file)), ("the image", self.image.as_deref()), ("the profile", profile)];
         let once = once.into_iter().filter_map(|(what, file)| Some((what, file?)));
-        for (what, read) in once.chain(self.after.iter().map(|file| ("a recording", file.as_path()))) {
+        let others = self.further.iter().chain(&self.after).map(|file| ("a recording", file.as_path()));
+        for (what, read) in once.chain(others) {
             for (option, file) in [("--requests", &self.requests), ("--perfetto", &self.perfetto)] {
                 file.iter().try_for_each(|file| whole::apart_from(what, option, file, read))?;
             }
@@ -345,6 +361,7 @@ impl Args {
     /// ignored.
     fn misplaced(&self, kind: Kind) -> Option<&'static str> {
         match kind {
+            Kind::Blocks if self.no_cache => Some("--no-cache"),
             Kind::Blocks => self.into.as_ref().map(|_| "--into"),
             Kind::Calls if self.requests.is_some() => Some("--requests"),
             Kind::Calls if self.perfetto.is_some() => Some("--perfetto"),
@@ -362,6 +379,7 @@ pub fn is_there(args: &Args) -> Result<(), Failure> {
 /// What the engine needs from this program.
 struct Around<'a> {
     args: &'a Args,
+    cache: Option<Cache>,
     /// The table of requests, while it is written.
     table: Mutex<Option<Table>>,
 }
@@ -381,6 +399,10 @@ impl Program for Around<'_> {
 
     fn build(&self) -> &str {
         program::build()
+    }
+
+    fn cache(&self) -> Option<Cache> {
+        self.cache.clone()
     }
 
     fn requests(&self) -> Result<Box<dyn FnMut(&Made, &Names) + '_>, Error> {
@@ -417,7 +439,8 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     let flames = args.flame.files()?;
     args.apart(&flames)?;
     let settings = args.settings()?;
-    let around = Around { args, table: Mutex::default() };
+    let cache = if args.no_cache { None } else { cache::of_aged_volumes()? };
+    let around = Around { args, cache, table: Mutex::default() };
     let mut replay = Replay::open(&settings, &around).map_err(failure)?;
     let kind = replay.kind();
     if let Some(option) = args.misplaced(kind) {
@@ -430,6 +453,9 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     }
     if args.requests.is_some() && !args.compare.is_empty() {
         return Err(Failure::usage("--requests is for a single run; leave out --compare"));
+    }
+    if args.perfetto.is_some() && !args.further.is_empty() {
+        return Err(Failure::usage("--perfetto adds to the packets of one file; give one"));
     }
     if args.by_file.is_some() && !args.compare.is_empty() && !as_json {
         return Err(Failure::usage("--by-file: with --compare only --json lists files; give --json too"));
