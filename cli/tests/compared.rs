@@ -94,9 +94,8 @@ fn what_is_uncertain_about_both_runs_of_a_device_cancels_and_a_sign_that_could_t
     assert!(least < total && total < most, "{least} {total} {most}");
     let alone = (most - least) / total * 100.0;
     assert!(high - low < alone, "{low} {high} of a total that varies by {alone} %");
-    // Two drives of which vendors say about the same.
-    let drives = comparison(&["--compare", "profile=samsung-980pro,intel-p5510"]);
+    // What this drive draws at rest was not measured.
+    let drives = comparison(&["--compare", "profile=samsung-980pro,intel-s4510"]);
     let [low, high] = range(&drives[1]);
-    let may_turn = low <= 0.0 && high >= 0.0;
-    assert_eq!(drives[1]["verdict"] == "depends on the profile's numbers", may_turn, "{low} {high} {drives:?}");
+    assert!(low < 0.0 && high > 0.0 && drives[1]["verdict"] == "depends on the profile's numbers", "{drives:?}");
 }

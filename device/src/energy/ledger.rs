@@ -34,6 +34,7 @@ pub struct Ledger {
     operations: [Spent; Operation::ALL.len()],
     idle: Nanos,
     sleeps: u64,
+    with_sleep: Nanos,
 }
 
 impl Default for Ledger {
@@ -44,6 +45,7 @@ impl Default for Ledger {
             operations: Default::default(),
             idle: Nanos::default(),
             sleeps: 0,
+            with_sleep: Nanos::default(),
         }
     }
 }
@@ -59,7 +61,10 @@ impl Ledger {
     /// Counts time without requests, in which the device may have slept.
     pub(super) fn waited(&mut self, time: Nanos, slept: bool) {
         self.idle += time;
-        self.sleeps += u64::from(slept);
+        if slept {
+            self.sleeps += 1;
+            self.with_sleep += time;
+        }
     }
 
     /// Adds more energy to a booked operation.
@@ -172,6 +177,11 @@ impl Ledger {
         self.sleeps
     }
 
+    /// These times, from the last request on.
+    pub fn with_sleep(&self) -> Nanos {
+        self.with_sleep
+    }
+
     /// The difference to `earlier`, a state of the same ledger.
     pub fn since(&self, earlier: &Ledger) -> Ledger {
         let lessen = |a: &mut [Energy], b: &[Energy]| a.iter_mut().zip(b).for_each(|(a, b)| *a = *a - *b);
@@ -181,6 +191,7 @@ impl Ledger {
         }
         out.idle = out.idle.since(earlier.idle);
         out.sleeps = out.sleeps.saturating_sub(earlier.sleeps);
+        out.with_sleep = out.with_sleep.since(earlier.with_sleep);
         out.table.lessen(&earlier.table);
         for (now, then) in out.operations.iter_mut().zip(&earlier.operations) {
             now.energy = now.energy - then.energy;

@@ -115,8 +115,11 @@ impl Meter {
     /// way), and `bill` is the device's energy meanwhile.
     pub fn work(&self, tag: Tag, busy: Nanos, waited: Nanos, bill: &mut Bill) {
         bill.add_power(Part::CpuWork, self.host.cpu_busy, busy);
+        let slept = bill.amounts.iter().any(|(part, _)| *part == Part::Sleep);
         bill.add_power(Part::Board, self.host.board, waited);
-        self.ledger.lock().book(Operation::Work, tag, &[], &bill.amounts);
+        let mut ledger = self.ledger.lock();
+        ledger.waited(waited, slept);
+        ledger.book(Operation::Work, tag, &[], &bill.amounts);
     }
 
     /// A copy of the current ledger.

@@ -3,10 +3,10 @@
 //! Each number of a profile has limits between which the true one lies in nine of ten cases ([`Number::limits`]). The
 //! amounts of a ledger are products of these numbers with counts and times, so they are made again with numbers drawn
 //! from the limits: below and above the profile's number a normal distribution of its own width, on a logarithmic scale
-//! if the lower limit is not 0. The range of a total is that of nine in ten draws.
+//! unless the limit is 0 or far above. The range of a total is that of nine in ten draws.
 //!
-//! A draw depends only on the profile's and the number's name. So two runs on one device are always compared at the same
-//! prices, and what is uncertain about both cancels.
+//! A draw depends only on what a number says: value, limits, unit and source. So runs on one device, and on a copy of it
+//! with some other numbers, are compared at the same prices, and what is uncertain about both cancels.
 //!
 //! Left out: what the device would do otherwise if it were faster or had other chips (it would pad, clean and sleep at
 //! other times), and what no model has. Numbers are drawn independently, although those of one fit are not.
@@ -14,7 +14,7 @@
 use std::collections::HashMap;
 
 use super::ledger::Ledger;
-use super::profile::{DeviceSpec, FlashSpec, Number, PerByte, Profile};
+use super::profile::{DeviceSpec, FlashSpec, Number, PerByte, Profile, Unit};
 use super::purpose::Operation;
 use super::units::{Energy, Nanos, Part, Power};
 use crate::{BLOCK, Rng};
@@ -64,14 +64,15 @@ impl Draws {
             let mut amounts = vec![energy; DRAWS];
             for name in names {
                 let Some(number) = numbers.get(&name) else { continue };
-                let factors = known.entry(name).or_insert_with(|| factors(&profile.name, number));
+                let factors = known.entry(name).or_insert_with(|| factors(number));
                 amounts.iter_mut().zip(factors).for_each(|(amount, factor)| *amount *= *factor);
             }
             totals.iter_mut().zip(amounts).for_each(|(total, amount)| *total += amount);
         }
-        for (time, number) in unpaid(profile, ledger, without).iter().filter_map(|(n, t)| Some((t, numbers.get(n)?))) {
-            let all = unpaid_draws(&profile.name, number, *time);
-            totals.iter_mut().zip(all).for_each(|(total, amount)| *total += amount);
+        for (name, quantity) in unpaid(profile, ledger, without) {
+            let Some(number) = numbers.get(&name) else { continue };
+            let draws = normal(number).map(|z| most(number, quantity) * (z / Z95).max(0.0));
+            totals.iter_mut().zip(draws).for_each(|(total, amount)| *total += amount);
         }
         Draws(totals)
     }
@@ -101,9 +102,10 @@ fn range(mut draws: Vec<f64>) -> Range<f64> {
 }
 
 /// Draws of a standard normal distribution: sums of twelve uniform numbers, so that they are equal on all machines.
-fn normal(profile: &str, number: &str) -> impl Iterator<Item = f64> + use<> {
+fn normal(number: &Number) -> impl Iterator<Item = f64> + use<> {
+    let what = format!("{} {:?} {} {}", number.value, number.limits(), number.unit, number.source);
     // FNV-1a; a seed needs no better hash.
-    let seed = profile.bytes().chain([0]).chain(number.bytes());
+    let seed = what.bytes();
     let seed =
         seed.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
     let mut rng = Rng::new(seed);
@@ -112,46 +114,60 @@ fn normal(profile: &str, number: &str) -> impl Iterator<Item = f64> + use<> {
 }
 
 /// Draws of a number, as factors of it.
-fn factors(profile: &str, number: &Number) -> Vec<f64> {
+fn factors(number: &Number) -> Vec<f64> {
     let (low, high) = number.limits();
     let at = |z: f64| match (low, high, number.value) {
         (.., value) if value <= 0.0 => 1.0,
+        (_, high, value) if z >= 0.0 && high > 2.0 * value => 1.0 + z / Z95 * (high / value - 1.0),
         (low, _, value) if z < 0.0 && low <= 0.0 => (1.0 + z / Z95 * (1.0 - low / value)).max(0.0),
         (low, _, value) if z < 0.0 => (low / value).powf(-z / Z95),
         (_, high, value) => (high / value).powf(z / Z95),
     };
-    normal(profile, &number.name).map(at).collect()
+    normal(number).map(at).collect()
 }
 
-/// Draws of the energy of a power that the profile takes to be 0: half of them are 0.
-fn unpaid_draws(profile: &str, number: &Number, time: Nanos) -> Vec<f64> {
+/// What a number that the profile takes to be 0 is multiplied by.
+#[derive(Clone, Copy)]
+enum Quantity {
+    /// A power.
+    Lasted(Nanos),
+    /// An energy.
+    Happened(u64),
+}
+
+/// The energy of such a number's upper limit, in picojoules. Half of its draws are 0.
+fn most(number: &Number, quantity: Quantity) -> f64 {
     let (_, high) = number.limits();
-    let most = Power(match number.unit.as_str() {
-        "W" => high * 1e6,
-        "mW" => high * 1e3,
-        _ => high,
-    } as u64);
-    normal(profile, &number.name).map(|z| most.over(time).0 as f64 * (z / Z95).max(0.0)).collect()
+    let factor = |units: &[(&str, f64)]| units.iter().find(|(name, _)| *name == number.unit).map_or(1.0, |(_, f)| *f);
+    match quantity {
+        Quantity::Lasted(time) => Power((high * factor(Power::UNITS)) as u64).over(time).0 as f64,
+        Quantity::Happened(times) => high * factor(Energy::UNITS) * times as f64,
+    }
 }
 
-/// Powers of waiting that the profile takes to be 0, with the time of waiting: the deepest state's, as far as it is not
-/// known how long which state lasted.
-fn unpaid(profile: &Profile, ledger: &Ledger, without: &[Part]) -> Vec<(String, Nanos)> {
+/// Numbers of waiting that the profile takes to be 0, and that have a range: power of the deepest state, as far as it is
+/// not known how long which state lasted, and energy of waking.
+fn unpaid(profile: &Profile, ledger: &Ledger, without: &[Part]) -> Vec<(String, Quantity)> {
     let mut all = Vec::new();
     if profile.host.board_idle.value.0 == 0 && !without.contains(&Part::Board) {
-        all.push(("host.board_idle".to_owned(), ledger.idle()));
+        all.push(("host.board_idle".to_owned(), Quantity::Lasted(ledger.idle())));
     }
-    if let DeviceSpec::Flash(spec) = &profile.device
-        && !without.contains(&Part::Sleep)
-    {
-        match spec.idle.last() {
-            None if spec.ready.value.0 == 0 => all.push(("device.ready".to_owned(), ledger.idle())),
-            Some(state) if state.power.value.0 == 0 => {
-                let asleep = ledger.idle().since(state.after.value.times(ledger.sleeps()));
-                all.push((format!("device.idle.{}.power", state.name), asleep));
-            }
-            _ => {}
+    let DeviceSpec::Flash(spec) = &profile.device else { return all };
+    match spec.idle.last() {
+        None if spec.ready.value.0 == 0 && !without.contains(&Part::Idle) => {
+            all.push(("device.ready".to_owned(), Quantity::Lasted(ledger.idle())));
         }
+        Some(state) if !without.contains(&Part::Sleep) => {
+            let of = |number: &str| format!("device.idle.{}.{number}", state.name);
+            if state.power.value.0 == 0 {
+                let asleep = ledger.with_sleep().since(state.after.value.times(ledger.sleeps()));
+                all.push((of("power"), Quantity::Lasted(asleep)));
+            }
+            if state.wake_energy.value == Energy::ZERO {
+                all.push((of("wake_energy"), Quantity::Happened(ledger.sleeps())));
+            }
+        }
+        _ => {}
     }
     all
 }
@@ -160,30 +176,59 @@ fn unpaid(profile: &Profile, ledger: &Ledger, without: &[Part]) -> Vec<(String, 
 fn terms(profile: &Profile, ledger: &Ledger, without: &[Part]) -> Vec<Term> {
     let mut amounts = [[Energy::ZERO; Part::ALL.len()]; Operation::ALL.len()];
     ledger.amounts().for_each(|(purpose, part, energy)| amounts[purpose.operation as usize][part as usize] += energy);
+    // Waiting, of all operations: computing waits, too.
+    let sum = |part: Part| match without.contains(&part) {
+        true => Energy::ZERO,
+        false => amounts.iter().map(|row| row[part as usize]).sum::<Energy>(),
+    };
     let mut out = Vec::new();
+    let mut waits: Vec<Term> = Vec::new();
+    match &profile.device {
+        DeviceSpec::Flash(spec) => {
+            waits.push((sum(Part::Idle).0 as f64, device(&["ready"])));
+            waits.extend(asleep(spec, sum(Part::Sleep), ledger.sleeps()));
+            out.extend(later(spec, sum(Part::Idle), ledger.sleeps()));
+        }
+        DeviceSpec::Disk(_) => {
+            for part in [Part::Idle, Part::Sleep] {
+                waits.push((sum(part).0 as f64, disk(part)));
+            }
+        }
+    }
+    let board_idle = amounts[Operation::Idle as usize][Part::Board as usize];
+    let host_waits = match without.contains(&Part::Board) {
+        true => Vec::new(),
+        false => vec![(board_idle.0 as f64, vec!["host.board_idle".to_owned()])],
+    };
     for operation in Operation::ALL {
         let of = |part: Part| amounts[operation as usize][part as usize];
         for part in Part::ALL.iter().copied().filter(|part| of(*part) > Energy::ZERO && !without.contains(part)) {
             let host = |names: &[&str]| (of(part).0 as f64, names.iter().map(|name| format!("host.{name}")).collect());
             match part {
+                Part::Idle | Part::Sleep => {}
                 Part::CpuRequest => out.push(host(&["cpu_request"])),
                 Part::CpuBytes => out.push(host(&["cpu_byte"])),
                 Part::CpuWork => out.push(host(&["cpu_busy", "delta_encode"])),
                 Part::Dram => out.push(host(&["dram_byte"])),
-                Part::Board if operation == Operation::Idle => out.push(host(&["board_idle"])),
+                Part::Board if operation == Operation::Idle => {}
                 Part::Board if operation == Operation::Work => out.push(host(&["board", "delta_encode"])),
                 _ => match &profile.device {
-                    DeviceSpec::Flash(spec) if part == Part::Idle => ready(spec, of(part), ledger.sleeps(), &mut out),
                     DeviceSpec::Flash(spec) => {
                         let count = ledger.operation(operation).operations;
-                        let lasting = Lasting { spec, operation, count, link: of(Part::Link) };
-                        flash(&lasting, part, of(part), profile.host.board.value, &mut out);
+                        let lasting = Lasting { spec, operation, count, link: of(Part::Link), idle: ledger.idle() };
+                        let costs = (profile.host.board.value, &*host_waits, &*waits);
+                        flash(&lasting, part, of(part), costs, &mut out);
+                    }
+                    DeviceSpec::Disk(_) if part == Part::Seek => {
+                        seek(of(part), ledger.idle(), &waits, profile, &mut out)
                     }
                     DeviceSpec::Disk(_) => out.push((of(part).0 as f64, disk(part))),
                 },
             }
         }
     }
+    out.extend(waits);
+    out.extend(host_waits);
     out
 }
 
@@ -198,39 +243,60 @@ struct Lasting<'a> {
     count: u64,
     /// Energy of their bytes over the link.
     link: Energy,
+    /// Time without requests.
+    idle: Nanos,
 }
 
 impl Lasting<'_> {
-    fn is_write(&self) -> bool {
-        self.operation != Operation::Read
+    fn is_read(&self) -> bool {
+        self.operation == Operation::Read
     }
 
-    /// Divides the energy of a power over their time by the numbers that the time consists of.
-    fn divide(&self, energy: Energy, power: Power, of: &str, out: &mut Vec<Term>) {
-        let link = &self.spec.link;
-        let (request, request_name) = match &link.write_request {
-            Some(request) if self.is_write() => (request.value, "device.link.write_request"),
+    /// Divides the energy of a power over their time by the numbers that the time consists of. Requests come at their
+    /// times, so what they take longer is waited less: `waits` are the amounts of waiting.
+    fn divide(&self, energy: Energy, power: Power, of: &str, waits: &[Term], out: &mut Vec<Term>) {
+        if energy == Energy::ZERO || power.0 == 0 {
+            return;
+        }
+        let (link, nand) = (&self.spec.link, &self.spec.nand);
+        let (request, request_name) = match (&link.write_request, self.operation) {
+            (Some(request), Operation::Write) => (request.value, "device.link.write_request"),
+            (_, Operation::Flush) => (self.spec.flush.value, "device.flush"),
             _ => (link.request.value, "device.link.request"),
         };
-        let (byte, byte_name, price) = match self.is_write() {
-            true => (link.write.value, "device.link.write", link.write_energy.value),
-            false => (link.read.value, "device.link.read", link.read_energy.value),
+        let (byte, byte_name, price) = match self.is_read() {
+            true => (link.read.value, "device.link.read", link.read_energy.value),
+            false => (link.write.value, "device.link.write", link.write_energy.value),
         };
-        let bytes = bytes(self.link, price);
-        let mut left = energy;
-        let mut take = |time: Nanos, name: &str| {
-            let part = power.over(time).min(left);
-            left = left - part;
-            out.push((part.0 as f64, vec![of.to_owned(), name.to_owned()]));
+        let middle = nand.read.len() / 2;
+        let (chip, chip_name) = match self.is_read() {
+            true => (nand.read[middle].value, format!("device.nand.read.{middle}")),
+            false => (Nanos(0), format!("device.nand.program.{middle}")),
         };
-        match self.operation {
-            Operation::Flush => take(self.spec.flush.value.times(self.count), "device.flush"),
-            _ => take(request.times(self.count), request_name),
+        // Microwatts for nanoseconds: 1,000 of these are a picojoule.
+        let all = energy.0 as f64 / power.0 as f64 * 1e3;
+        let mut parts = [request.times(self.count), byte.of(bytes(self.link, price)), chip.times(self.count)]
+            .map(|time| time.0 as f64);
+        let sum: f64 = parts.iter().sum();
+        if sum > all {
+            // Requests overlap.
+            parts.iter_mut().for_each(|part| *part *= all / sum);
+        } else {
+            parts[2] += all - sum;
         }
-        take(byte.of(bytes), byte_name);
-        let middle = self.spec.nand.read.len() / 2;
-        let chip = if self.is_write() { "program" } else { "read" };
-        out.push((left.0 as f64, vec![of.to_owned(), format!("device.nand.{chip}.{middle}")]));
+        for (time, name) in parts.into_iter().zip([request_name, byte_name, &chip_name]) {
+            out.push((energy.0 as f64 * time / all, vec![of.to_owned(), name.to_owned()]));
+            instead(time, self.idle, waits, name, out);
+        }
+    }
+}
+
+/// A time that is not exact, and the waiting that there is less of it for.
+fn instead(time: f64, idle: Nanos, waits: &[Term], name: &str, out: &mut Vec<Term>) {
+    let share = (time / idle.0.max(1) as f64).min(1.0);
+    for (energy, names) in waits.iter().filter(|(energy, _)| *energy > 0.0) {
+        out.push((energy * share, names.clone()));
+        out.push((-energy * share, names.iter().cloned().chain([name.to_owned()]).collect()));
     }
 }
 
@@ -242,18 +308,26 @@ fn bytes(energy: Energy, price: PerByte) -> u64 {
     }
 }
 
-fn flash(lasting: &Lasting<'_>, part: Part, energy: Energy, board: Power, out: &mut Vec<Term>) {
-    let Lasting { spec, count, .. } = lasting;
+/// Board's power, and what host and device spend while they wait.
+type Costs<'a> = (Power, &'a [Term], &'a [Term]);
+
+fn flash(lasting: &Lasting<'_>, part: Part, energy: Energy, costs: Costs<'_>, out: &mut Vec<Term>) {
+    let Lasting { spec, operation, count, .. } = lasting;
+    let (board, host_waits, waits) = costs;
     let names: &[&str] = match part {
-        Part::Board => return lasting.divide(energy, board, "host.board", out),
+        Part::Board => return lasting.divide(energy, board, "host.board", host_waits, out),
         Part::Controller => {
-            let requests = spec.link.request_energy.value.times(*count).min(energy);
+            let count = if *operation == Operation::Flush { 0 } else { *count };
+            let requests = spec.link.request_energy.value.times(count).min(energy);
             out.push((requests.0 as f64, device(&["link.request_energy"])));
             let busy = spec.busy.as_ref().map_or(Power(0), |q| q.value);
-            return lasting.divide(energy - requests, busy, "device.busy", out);
+            if busy.0 == 0 {
+                out.push(((energy - requests).0 as f64, device(&["link.request_energy"])));
+            }
+            return lasting.divide(energy - requests, busy, "device.busy", waits, out);
         }
-        Part::Link if lasting.is_write() => &["link.write_energy"],
-        Part::Link => &["link.read_energy"],
+        Part::Link if lasting.is_read() => &["link.read_energy"],
+        Part::Link => &["link.write_energy"],
         Part::FlashRead => &["nand.read_energy"],
         Part::FlashMap => &["map.access_energy"],
         Part::FlashClean => {
@@ -265,29 +339,44 @@ fn flash(lasting: &Lasting<'_>, part: Part, energy: Energy, board: Power, out: &
         }
         Part::FlashErase => &["nand.erase_energy"],
         Part::Flush => &["flush_energy"],
-        Part::Sleep => {
-            // The deepest state lasts longest.
-            let deepest = spec.idle.iter().rev().find(|state| state.power.value.0 > 0);
-            let name = deepest.map_or("ready".to_owned(), |state| format!("idle.{}.power", state.name));
-            out.push((energy.0 as f64, device(&[&name])));
-            return;
-        }
         _ => &["nand.program_energy"],
     };
     out.push((energy.0 as f64, device(names)));
 }
 
-/// Waiting while ready, until the first sleep: if that began later, the device would sleep for less.
-fn ready(spec: &FlashSpec, energy: Energy, sleeps: u64, out: &mut Vec<Term>) {
-    out.push((energy.0 as f64, device(&["ready"])));
-    let Some(state) = spec.idle.first() else { return };
+/// Sleeping: what waking takes, and the rest in the deepest state, which lasts longest.
+fn asleep(spec: &FlashSpec, energy: Energy, sleeps: u64) -> Vec<Term> {
+    let Some(deepest) = spec.idle.iter().rev().find(|s| s.power.value.0 > 0).or(spec.idle.last()) else {
+        return Vec::new();
+    };
+    let waking = deepest.wake_energy.value.times(sleeps).min(energy);
+    let of = |number: &str| device(&[&format!("idle.{}.{number}", deepest.name)]);
+    vec![(waking.0 as f64, of("wake_energy")), ((energy - waking).0 as f64, of("power"))]
+}
+
+/// Waiting while ready until the first sleep: if that began later, the device would sleep for less.
+fn later(spec: &FlashSpec, energy: Energy, sleeps: u64) -> Vec<Term> {
+    let Some(state) = spec.idle.first() else { return Vec::new() };
     let before = state.after.value.times(sleeps);
     let awake = spec.ready.value.over(before).min(energy);
     let asleep = Energy((awake.0 as f64 * state.power.value.0 as f64 / spec.ready.value.0.max(1) as f64) as u64);
     let (power, after) = (format!("idle.{}.power", state.name), format!("idle.{}.after", state.name));
+    let mut out = Vec::new();
     for (energy, power) in [(awake.0 as f64, "ready"), (-(asleep.0 as f64), &power)] {
         out.push((-energy, device(&[power])));
         out.push((energy, device(&[power, &after])));
+    }
+    out
+}
+
+/// Moving the arm, which is waited less for.
+fn seek(energy: Energy, idle: Nanos, waits: &[Term], profile: &Profile, out: &mut Vec<Term>) {
+    out.push((energy.0 as f64, disk(Part::Seek)));
+    if let DeviceSpec::Disk(spec) = &profile.device
+        && spec.seek_power.value.0 > 0
+    {
+        let time = energy.0 as f64 / spec.seek_power.value.0 as f64 * 1e3;
+        instead(time, idle, waits, "device.seek_average", out);
     }
 }
 

@@ -58,9 +58,9 @@ pub struct Load {
 
 const MIB: f64 = 1_048_576.0;
 
-/// Relative difference that loads of one drive have from these prices, whatever the fitted ones have: a few may agree
-/// by chance. Five of six published series are within 1.4 to 5.6 % of a power and a price of bytes.
-const LEAST: f64 = 0.05;
+/// Relative difference that loads of one drive have from these prices at least, whatever the fitted ones have: a few may
+/// agree by chance. Two sessions of one laboratory are 12 % apart in nine of ten cases, as for all measured numbers.
+const LEAST: f64 = 0.12 / 1.645;
 
 impl Load {
     /// Megabytes (of 1,048,576 bytes) per second.
@@ -215,7 +215,8 @@ impl Drive {
         let mut document: DocumentMut = base.parse().map_err(|e: toml_edit::TomlError| malformed(e.to_string()))?;
         let sources = loads.sources();
         document["name"] = value(name);
-        document["title"] = value(format!("watts at measured loads, on top of {}", own.name));
+        document["title"] =
+            value(format!("watts at measured loads; size, chips and times of requests are those of {}", own.name));
         let on = format!("{sources}: {} loads of {table}, differences of {:.1} %", loads.0.len(), self.rms);
         document["calibrated_on"] = value([on].into_iter().collect::<Value>());
         let else_ = format!("nothing that was compared: chips, and times of requests, are those of {}", own.name);
@@ -228,8 +229,16 @@ impl Drive {
         let device = document["device"].as_table_mut().ok_or_else(|| malformed("device is no table".into()))?;
         let rest = self.rest.unwrap_or(0.0);
         let awake = Price { value: rest + work.value, range: work.range.map(|(low, high)| (rest + low, rest + high)) };
-        device["busy"] = fit(awake, 1.0, "W", ": what does not depend on the load");
-        device["ready"] = fit(awake, 1.0, "W", ": as busy, between requests that come one after the other");
+        // One number, so with one source: between requests that come one after the other it draws what it draws at work.
+        let awake = fit(awake, 1.0, "W", ": what does not depend on the load");
+        device["busy"] = awake.clone();
+        device["ready"] = match self.rest {
+            Some(_) => awake,
+            None => {
+                let why = "rest was not measured: at most what it draws at work whatever the load";
+                number(work.value, "W", "assumed", Some((0.0, work.value)), why)
+            }
+        };
         self.put_to_rest(device, table, spec.idle.last().map(|state| state.name.as_str()));
         for (way, price) in [("read", read), ("write", write)] {
             let chip = if way == "read" { "read" } else { "program" };

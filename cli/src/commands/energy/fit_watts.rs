@@ -61,7 +61,16 @@ pub fn run(args: &Given<'_>, text: &str, as_json: bool) -> Result<(), Failure> {
         prices.row(&[&name, &format!("{:.3}", price.value * factor), &unit, &range]);
     }
     output::lines(&prices.text());
-    output::lines(&format!("\n{} loads, differences of {:.1} % (root mean square)", loads.0.len(), drive.rms));
+    let work = loads.0.iter().filter(|load| load.requests() > 0.0).count();
+    let unchecked = match drive.prices.iter().filter(|price| price.value > 0.0).count() {
+        prices if prices >= work => ": as many prices as loads of work, so nothing checks them",
+        _ => "",
+    };
+    output::lines(&format!(
+        "\n{} loads, differences of {:.1} % (root mean square){unchecked}",
+        loads.0.len(),
+        drive.rms
+    ));
     output::lines(&format!("\n{}", compared("fitted", &drive, &loads)));
     for (file, loads) in &predicted {
         output::lines(&format!(

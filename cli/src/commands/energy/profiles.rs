@@ -17,7 +17,8 @@ pub struct ProfilesArgs {}
 
 /// Print a profile's numbers, with range, source and confidence.
 ///
-/// Nine in ten times the true number lies in the range: its own, or that of its confidence.
+/// Nine in ten times the true number lies in the range: its own, or that of its confidence. Sizes and numbers of things
+/// have none.
 ///
 /// Confidence is one of: measured (in the named source), vendor (a vendor's statement or data sheet), simulator (a
 /// simulator's default), derived (computed from measured or vendor numbers), fitted (to measured rows), assumed (no
@@ -82,7 +83,11 @@ pub fn show(args: &ShowArgs, as_json: bool) -> Result<(), Failure> {
     let limits: HashMap<String, (f64, f64)> = profile.numbers().iter().map(|n| (n.name.clone(), n.limits())).collect();
     let rows = rows.into_iter().map(|[name, amount, confidence, source]| {
         let (low, high) = limits.get(&name).copied().unwrap_or_default();
-        [name, amount, format!("{}..{}", short(low), short(high)), confidence, source]
+        // Sizes and numbers of things are what they are.
+        let is_count = ["B", "KiB", "MiB", "GiB", "rpm"].iter().any(|unit| amount.ends_with(&format!(" {unit}")));
+        let is_count = is_count || amount.parse::<f64>().is_ok();
+        let range = if is_count { String::new() } else { format!("{}..{}", short(low), short(high)) };
+        [name, amount, range, confidence, source]
     });
     let columns = [table::text(""), table::number(""), table::number("range"), table::word(""), table::text("")];
     let mut table = Table::new(columns);

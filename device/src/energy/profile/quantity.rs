@@ -174,7 +174,9 @@ impl<T: Unit> TryFrom<Written> for Quantity<T> {
         }
         // The number may have been rounded since, to a whole one of the smallest unit.
         let rounding = 0.5 / factor + 1e-9 * w.value;
-        let holds = |(low, high): &(f64, f64)| *low >= 0.0 && *low <= w.value + rounding && *high >= w.value - rounding;
+        let holds = |(low, high): &(f64, f64)| {
+            *low >= 0.0 && high.is_finite() && *low <= w.value + rounding && *high >= w.value - rounding
+        };
         if let Some((low, high)) = w.range.filter(|range| !holds(range)) {
             return Err(format!("range [{low}, {high}] does not contain {} {}", w.value, w.unit));
         }

@@ -17,7 +17,7 @@ pub fn text(all: &[Judged], points: &[Point]) -> String {
     let most = all.iter().map(|j| j.runs.len()).max().unwrap_or(1);
     let mut heads = vec![table::text("compared").least(8), table::number("mean").least(11)];
     heads.extend([table::number("difference").least(10), table::number("95 % interval").least(16)]);
-    heads.extend([table::number("by prices").least(16), table::text("")]);
+    heads.extend([table::number("90 % by prices").least(16), table::text("")]);
     let mut table = Table::new(heads);
     for judged in all {
         let percent = |p: f64| format!("{p:+.1}%");
