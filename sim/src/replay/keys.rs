@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use device::{BLOCK, BlockDevice, Lba, Tag};
 use serde_json::{Map, Value, json};
 use trace::Kind;
+use volume::MountOptions;
 
 use super::error::Error;
 use super::program::Image;
@@ -20,7 +21,6 @@ use super::sizes;
 use super::variant::Variant;
 use crate::aging::Recipe;
 use crate::traces::Speed;
-use crate::traces::past::Whose;
 
 /// The identity of a run.
 #[derive(Clone)]
@@ -72,24 +72,22 @@ fn key(build: &str, variant: &Variant, parameters: &Map<String, Value>, recordin
 }
 
 /// The key of the past of each run that has one ([`crate::traces::past`]): of its device and volume before the calls,
-/// whatever the policy of cleaning.
+/// whatever the policy of cleaning. Each run has the options of the mount that makes it.
 pub(super) fn of_pasts(
     settings: &Settings,
     ours: bool,
     build: &str,
-    all: &[Option<&Variant>],
+    all: &[Option<(&Variant, MountOptions)>],
 ) -> Result<Vec<Option<String>>, Error> {
     let recording = digest_of_recording(settings)?;
     let shared = Shared::new(settings, ours, None)?;
-    let of_run = |variant: &Option<&Variant>| {
-        let Some(v) = variant else { return Ok(None) };
+    let of_run = |run: &Option<(&Variant, MountOptions)>| {
+        let Some((v, mount)) = run else { return Ok(None) };
         let mut parameters = parameters(settings, Kind::Calls, &shared, v)?;
         // These matter after the calls have begun, and the options of the mount are there as a whole.
         v.options.keys().map(String::as_str).chain(["repeat", "hurry", "cold"]).for_each(|name| {
             parameters.remove(name);
         });
-        let mount =
-            super::calls::options(settings, v, ours, None)?.mount_in_the_past(!settings.after.is_empty(), Whose::Any);
         let mount = match v.fs {
             volume::Kind::F2fs => format!("{:?}", mount.f2fs),
             volume::Kind::ScherlFs => format!("{:?}", mount.scherlfs),

@@ -65,6 +65,7 @@ pub use self::settings::{OverTime, Settings};
 pub use self::variant::{Picks, Variant};
 use crate::traces::Speed;
 use crate::traces::by_inode::{ByInode, How};
+use crate::traces::past::Whose;
 
 impl Settings {
     /// All runs, in the order given. If they differ in cleaning policy, the controls come first. `image` is the file
@@ -218,10 +219,11 @@ impl<'a> Replay<'a> {
     fn pasts(&self, points: &[Point], cache: Option<Cache>) -> Result<Pasts, Error> {
         let settings = self.settings;
         let ours = self.ours.is_some();
-        let mut variants: Vec<Option<&Variant>> = Vec::with_capacity(points.len());
+        let mut variants = Vec::with_capacity(points.len());
         for Point { variant, .. } in points {
-            let has_past = variant.is_random() && calls::options(settings, variant, ours, None)?.has_past(ours);
-            variants.push(has_past.then_some(variant));
+            let options = calls::options(settings, variant, ours, None)?;
+            let mount = || options.mount_in_the_past(!settings.after.is_empty(), Whose::Any);
+            variants.push((variant.is_random() && options.has_past(ours)).then(|| (variant, mount())));
         }
         if self.image.is_some() || variants.iter().all(Option::is_none) || (cache.is_none() && points.len() == 1) {
             return Ok(Pasts::default());

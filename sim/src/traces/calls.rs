@@ -203,7 +203,8 @@ impl Begun {
             }
         };
         let device_bytes = contents.blocks() * 4096;
-        let layers = Layers::new(Stack::new(profile, contents.clone(), held, options.speed)?, contents, options);
+        let stack = Stack::new(profile, contents.clone(), held, options.speed)?;
+        let layers = Layers::new(stack, contents, options.watched, options.page_cache);
         if options.image.is_none() {
             let Layers { stack, top, .. } = &layers;
             aging::format_with(options.fs, top.clone(), &*stack.clock, options.seed, true, options.features())?;
@@ -224,7 +225,7 @@ impl Begun {
             earlier.prepare(&*bench.volume, &mut |part| progress("preparing", part)).map_err(too_small)?;
             let report = &mut |part| progress("using", part);
             let mut begins = || {};
-            let mut making = bench.making(ahead, options, false, &mut begins);
+            let mut making = bench.making(ahead, options.pauses, false, &mut begins);
             let (done, _) = earlier.replay(&*bench.volume, &mut making, report)?;
             if done.no_space > 0 {
                 return Err(state::no_room(&*bench.volume, device_bytes, room)?);
@@ -265,7 +266,7 @@ impl Begun {
         let Rest { model, booked, passed, cached, there, prepared, began, .. } = past.rest.clone();
         let contents: Arc<dyn BlockDevice> = Arc::new(past.contents.fork());
         let stack = Stack::resumed(profile, contents.clone(), model.into_model(), passed, booked, options.speed);
-        let layers = Layers::new(stack, contents, options);
+        let layers = Layers::new(stack, contents, options.watched, options.page_cache);
         layers.cache.iter().for_each(|cache| cache.keep_blocks(&cached));
         let bench = layers.mount(profile, options.fs, &options.mount)?;
         let (files, recorded, generated) = prepared;
@@ -365,7 +366,7 @@ pub fn run_from(
             gaps.push(bench.counted().since(&before));
             watched.begin_again();
         };
-        let mut making = bench.making(ahead, options, time + 1 == options.times.get(), &mut begins);
+        let mut making = bench.making(ahead, options.pauses, time + 1 == options.times.get(), &mut begins);
         let (once, whole) = source.replay(&*bench.volume, &mut making, &mut report)?;
         done.add(once);
         damage = whole;

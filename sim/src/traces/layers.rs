@@ -9,10 +9,10 @@ use device::model::Simulated;
 use device::{BlockDevice, CountSnapshot, Counting};
 use f2fs::delta::Costs;
 use f2fs::gc::prices;
+use trace::replay::calls::Pauses;
 use vfs::{Cleaned, Volume};
 use volume::{Kind, MountOptions, Mounted};
 
-use super::calls::Options;
 use super::host_memory::PageCache;
 use super::order::Ordered;
 use super::source::Making;
@@ -35,12 +35,13 @@ pub(super) struct Layers {
 }
 
 impl Layers {
-    pub(super) fn new(stack: Stack, contents: Arc<dyn BlockDevice>, options: &Options) -> Self {
+    /// `timed` if it is recorded when energy is spent; `page_cache` is the size of the host's cache in blocks, if any.
+    pub(super) fn new(stack: Stack, contents: Arc<dyn BlockDevice>, timed: bool, page_cache: Option<usize>) -> Self {
         let counting = Arc::new(Counting::new(stack.device.clone()));
         let watch = Watch { device: stack.device.clone(), clock: stack.clock.clone() };
-        let watched = Arc::new(Watched::new(counting.clone(), watch, options.watched));
+        let watched = Arc::new(Watched::new(counting.clone(), watch, timed));
         let ordered = Arc::new(Ordered::new(watched.clone()));
-        let cache = options.page_cache.map(|most| Arc::new(PageCache::new(ordered.clone(), contents.clone(), most)));
+        let cache = page_cache.map(|most| Arc::new(PageCache::new(ordered.clone(), contents.clone(), most)));
         let top: Arc<dyn BlockDevice> = match &cache {
             Some(cache) => cache.clone(),
             None => ordered.clone(),
@@ -84,12 +85,12 @@ impl Bench {
     pub(super) fn making<'a>(
         &'a self,
         ahead: bool,
-        options: &Options,
+        pauses: Pauses,
         is_last: bool,
         begins: &'a mut dyn FnMut(),
     ) -> Making<'a> {
         let Stack { clock, tempo, .. } = &self.layers.stack;
-        Making { ahead, clock: &**clock, tempo, pauses: options.pauses, is_last, begins }
+        Making { ahead, clock: &**clock, tempo, pauses, is_last, begins }
     }
 
     pub(super) fn counted(&self) -> Counted {
