@@ -144,7 +144,7 @@ fn everything_that_changes_the_volume_makes_another_one() {
         &["-o", "gc=joule"],
         &["-o", "power=powered"],
         &["--repeat", "2"],
-        &["-o", "background_gc=off,gc_keep_free=9"],
+        &["-o", "background_gc=off"],
     ];
     for more in same {
         replay(&cache, &[&plain[..], more].concat());
