@@ -208,7 +208,12 @@ fn a_table_of_loads_gives_a_profile_whose_watts_are_those_of_the_loads() {
     let predicted = value["predicted"][0]["rows"].as_array().unwrap();
     assert!(predicted.iter().filter(|row| off(row) < 10.0).count() * 10 > predicted.len() * 8, "{value}");
     let shown = done(&["energy", "show", out.to_str().unwrap()]);
-    assert!(shown.starts_with("mine: watts at measured loads; size, chips and times of requests are those of samsung-970evoplus"), "{shown}");
+    assert!(
+        shown.starts_with(
+            "mine: watts at measured loads; size, chips and times of requests are those of samsung-970evoplus"
+        ),
+        "{shown}"
+    );
     std::fs::write(place.path().join("few.csv"), "load,way,bytes,per_second,watts\nread,read,4096,1000,2\n").unwrap();
     let few = place.path().join("few.csv");
     refused(&["energy", "fit", few.to_str().unwrap()], &["too few loads (1)", "at least 2"]);
