@@ -89,6 +89,7 @@ fn agrees(recording: &str, options: &[&str]) -> Vec<Row> {
         assert_eq!(judged.len(), comparison.len());
         for (row, judged) in judged.iter().zip(comparison) {
             assert_eq!(text(row, "name"), judged["name"].as_str().unwrap());
+            assert_eq!(text(row, "key"), text(&runs[whole(row, "run") as usize], "key"));
             assert_eq!(text(row, "verdict"), judged["verdict"].as_str().unwrap());
             assert_eq!(whole(row, "mean_pj"), judged["mean_pj"].as_u64().unwrap());
         }

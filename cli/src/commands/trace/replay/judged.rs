@@ -81,7 +81,10 @@ pub fn cells(all: &[Judged], points: &[Point]) -> Vec<Cells> {
     let row = |j: &Judged| {
         let interval = j.difference.and_then(|d| d.interval);
         let seeds: Vec<String> = seeds(j, points).iter().map(u64::to_string).collect();
+        let first = &points[j.runs[0]];
         let cells = [
+            ("run", json!(first.number)),
+            ("key", json!(first.known.as_ref().map(|known| &known.key))),
             ("name", json!(j.name)),
             ("against", json!(j.against)),
             ("seeds", json!(seeds.join(","))),
