@@ -86,7 +86,7 @@ fn agrees(is_open: bool) {
         let total = ledger.total().joules();
         let width = (high - low).max(0.02 * total);
         for (limit, run) in [(told.low.joules(), low), (told.high.joules(), high)] {
-            assert!((limit - run).abs() < 0.35 * width, "{name}: {limit:.4}, run {run:.4} of {low:.4} to {high:.4}");
+            assert!((limit - run).abs() < width / 3.0, "{name}: {limit:.4}, run {run:.4} of {low:.4} to {high:.4}");
         }
     }
 }

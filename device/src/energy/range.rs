@@ -8,8 +8,8 @@
 //! A draw depends only on what a number says: value, limits, unit and source. So runs on one device, and on a copy of it
 //! with some other numbers, are compared at the same prices, and what is uncertain about both cancels.
 //!
-//! Left out: what the device would do otherwise if it were faster or had other chips (it would pad, clean and sleep at
-//! other times), and what no model has. Numbers are drawn independently, although those of one fit are not.
+//! Left out: that a device with other numbers would pad, clean and sleep at other times; effects that the model lacks; and
+//! that numbers of one fit depend on each other (they are drawn independently).
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ use super::purpose::Operation;
 use super::units::{Energy, Nanos, Part, Power};
 use crate::{BLOCK, Rng};
 
-/// Number of draws. The limits of nine in ten then vary by about a tenth of the distance between them.
+/// Number of draws. The standard error of a limit of nine in ten is then 1.4 % of the distance between both.
 const DRAWS: usize = 2000;
 
 /// A standard normal number exceeds this in one of twenty cases.

@@ -83,7 +83,7 @@ impl Profile {
         let before = self.numbers().into_iter().find(|n| n.name == name);
         let unit = unit.or(before.as_ref().map(|n| n.unit.as_str())).unwrap_or_default();
         let (confidence, source) = (Confidence::Assumed, source.into());
-        // Whoever assumes it asks what is so if it is that.
+        // A number that the user assumes is exact: the question is what follows from it.
         let written = Written { value, unit: unit.to_owned(), confidence, range: Some((value, value)), source };
         let mut whole = self.as_toml();
         let mut at = &mut whole;
