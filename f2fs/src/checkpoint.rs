@@ -205,6 +205,7 @@ impl Checkpoints {
         (pack.checkpoint, pack.sit_journal) = (cp, sit_entries);
         self.nodes.nat.commit(nat);
         let freed = seg.table.commit();
+        seg.follow_checkpoint();
         seg.chain_ends = false;
         self.ctx.changed.store(false, Ordering::Release);
         self.ctx.untouched.store(false, Ordering::Release);

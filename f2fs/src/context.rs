@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use device::clock::{Clock, Time};
 use device::energy::Nanos;
-use device::{BlockDevice, Tag};
+use device::{BlockDevice, Counting, Tag};
 use format::superblock::{Features, SuperBlock};
 use format::{Block, BlockAddr, Ino};
 use parking_lot::{RwLock, RwLockReadGuard};
@@ -24,6 +24,8 @@ use crate::pack::PackState;
 /// What every part of a mounted volume knows.
 pub struct Context {
     pub(crate) dev: Arc<dyn BlockDevice>,
+    /// The requests to `dev` since the mount.
+    pub(crate) requests: Arc<Counting<Arc<dyn BlockDevice>>>,
     pub(crate) sb: Arc<SuperBlock>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) options: MountOptions,

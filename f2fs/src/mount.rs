@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use device::clock::Clock;
-use device::{BlockDevice, Lba};
+use device::{Counting, BlockDevice, Lba};
 use format::casefold;
 use format::checkpoint::{Checkpoint, CpFlags};
 use format::sit::{self, LogType, SIT_ENTRIES, SitEntry};
@@ -420,6 +420,8 @@ impl Volume {
         sb: SuperBlock,
         (cp, pack, second): (Checkpoint, Vec<Block>, bool),
     ) -> Result<Volume> {
+        let requests = Arc::new(Counting::new(dev));
+        let dev: Arc<dyn BlockDevice> = requests.clone();
         let sums = pack_summaries(&cp, &pack)?;
         let place = || "checkpoint pack".to_string();
         let sit_journal: BTreeMap<_, _> = summary::sit_journal(&*sums.sit).at(place)?.into_iter().collect();
@@ -472,6 +474,7 @@ impl Volume {
             generation: AtomicU64::new(now.secs as u64 ^ u64::from(now.nanos)),
             overprov_segs: cp.overprov_segs,
             dev,
+            requests,
             sb,
             clock,
             read_only: AtomicBool::new(options.read_only),

@@ -124,6 +124,8 @@ pub enum Kind {
     Days,
     /// Alternates use and pauses with background cleaning, and measures the work after.
     Worth,
+    /// Follows random courses of use with and without a policy, and measures its largest excess.
+    Regret,
     /// Simulates hours with hardly any writes, and cleaning that frees nothing.
     Idle,
 }
@@ -273,6 +275,7 @@ pub const SHIPPED: &[(&str, [&str; 5])] = shipped![
     "gc-bound",
     "gc-day",
     "gc-idle",
+    "gc-regret",
     "gc-streams",
     "gc-streams-worn",
     "gc-worth",

@@ -7,7 +7,7 @@ use std::time::Duration;
 use device::clock::Clock;
 use device::energy::profile::Profile;
 use device::energy::{Component, Ledger, Meter, Nanos, Processor};
-use device::model::{self, Pace, Simulated};
+use device::model::{self, Model, Pace, Simulated};
 use device::{BLOCK, BlockDevice, CountSnapshot, Counting, Fingerprint, Tag, VirtualClock, generate};
 use f2fs::delta::Costs;
 use f2fs::gc::prices;
@@ -35,7 +35,9 @@ const SAMPLES: u64 = 64;
 /// A simulated device with its own clock and, after formatting, a volume.
 pub struct Bench {
     kind: Kind,
+    profile: Profile,
     clock: Arc<VirtualClock>,
+    contents: Arc<Fingerprint>,
     device: Arc<Metered>,
     counting: Arc<Stack>,
     /// The host's page cache, if any, and a count of the requests to it.
@@ -75,27 +77,68 @@ impl Bench {
 
     /// The same for any file system.
     pub fn with_kind(kind: Kind, profile: &Profile, blocks: u64) -> Result<Self, SimError> {
-        let clock = aging::clock();
         let model = model::build(profile, blocks).map_err(|e| SimError::Parameters(e.to_string()))?;
+        let new = (model, Nanos::default());
+        Ok(Self::of(kind, profile, Arc::new(Fingerprint::new(blocks)), new, aging::clock()))
+    }
+
+    /// A bench on a device whose model is in a state, with its energy booked up to a moment.
+    fn of(
+        kind: Kind,
+        profile: &Profile,
+        contents: Arc<Fingerprint>,
+        (model, booked): (Box<dyn Model>, Nanos),
+        clock: Arc<VirtualClock>,
+    ) -> Self {
         let meter = Arc::new(Meter::new(profile.host.prices()));
-        let contents: Arc<dyn BlockDevice> = Arc::new(Fingerprint::new(blocks));
-        let device = Arc::new(Simulated::new(contents, model, meter, Pace::Virtual(clock.clone())));
+        let bytes: Arc<dyn BlockDevice> = contents.clone();
+        let device = Arc::new(Simulated::resumed(bytes, model, meter, Pace::Virtual(clock.clone()), booked));
         let carries = Contents::from_reasons(&kind.reasons());
         let counting = Arc::new(Host::new(Witness::new(Counting::new(device.clone()), carries), carries));
-        let prices = prices::of(profile);
-        let delta_costs = Costs::of(profile);
-        Ok(Bench {
+        Bench {
             kind,
+            profile: profile.clone(),
             clock,
+            contents,
             device,
             counting,
             memory: None,
             options: MountOptions::default(),
-            prices,
-            delta_costs,
+            prices: prices::of(profile),
+            delta_costs: Costs::of(profile),
             compress_costs: f2fs::compress::costs::Costs::of(profile),
             mounted: None,
-        })
+        }
+    }
+
+    /// Unmounts the volume, if it is mounted.
+    ///
+    /// # Errors
+    /// The volume cannot be unmounted.
+    pub fn unmount(&mut self) -> Result<(), SimError> {
+        self.mounted.take().map_or(Ok(()), |(_, volume)| Ok(volume.unmount()?))
+    }
+
+    /// A bench with the same device and contents, and a clock and meter of its own; the volume is mounted there with
+    /// these options. Unmount it here before.
+    ///
+    /// # Errors
+    /// The device's model cannot be stored, or the volume cannot be mounted.
+    pub fn fork(&self, options: impl Into<MountOptions>) -> Result<Bench, SimError> {
+        let state = self.device.state().filter(|_| self.mounted.is_none());
+        let (model, booked) = state.ok_or_else(|| SimError::Parameters("this device is in use".into()))?;
+        let clock = aging::clock();
+        clock.advance(self.clock.monotonic());
+        let contents = Arc::new(self.contents.fork());
+        let mut bench = Self::of(self.kind, &self.profile, contents, (model.into_model(), booked), clock);
+        bench.options = bench.of_this_device(options.into());
+        bench.mount()?;
+        Ok(bench)
+    }
+
+    /// All energy that the device and its host have spent.
+    pub fn spent(&self) -> Ledger {
+        self.device.ledger()
     }
 
     /// The device as the file system sees it.

@@ -44,6 +44,15 @@ pub struct Moment<'a> {
     pub outlook: Outlook,
 }
 
+/// Where the data of a victim goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Destination {
+    /// Into holes of segments of similar age; otherwise to the end of the cold log.
+    pub fills_holes: bool,
+    /// What moving it costs, in pJ; 0 under policies that do not weigh joules.
+    pub cost: u64,
+}
+
 /// Chooses victims and targets.
 #[derive(Debug, Clone)]
 pub struct Chooser {
@@ -84,13 +93,18 @@ impl Chooser {
         }
     }
 
-    /// True if the cleaner moves the data of this victim into holes of segments of similar age.
-    pub fn fills_holes(&self, victim: &Candidate, outlook: &Outlook) -> bool {
-        match self.policy {
-            _ if outlook.only_appends => false,
-            Policy::Joule => joule::fills_holes(victim, &self.prices, outlook, self.end, self.per_section),
-            _ => self.moves_by_age(),
+    /// Where the cleaner moves the data of this victim.
+    pub fn destination(&self, victim: &Candidate, outlook: &Outlook) -> Destination {
+        if self.policy != Policy::Joule {
+            return Destination { fills_holes: !outlook.only_appends && self.moves_by_age(), cost: 0 };
         }
+        let (cost, fills_holes) = joule::destination(victim, &self.prices, outlook, self.end, self.per_section);
+        Destination { fills_holes, cost }
+    }
+
+    /// What operations cost.
+    pub fn prices(&self) -> &Prices {
+        &self.prices
     }
 
     /// True if the policy needs ages that the volume does not have yet: then cost-benefit replaces it in the

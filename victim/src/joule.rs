@@ -191,8 +191,7 @@ impl<'a> Weights<'a> {
 
 /// Extra cost of a block in holes compared with a sequential one, for `cuts` cuts in 1,024 blocks.
 fn cut(prices: &Prices, cuts: u32) -> u64 {
-    let far = prices.request.saturating_add(prices.write_block_random.saturating_sub(prices.write_block_sequential));
-    capped(u128::from(far) * u128::from(cuts) / 1024)
+    capped(u128::from(prices.far()) * u128::from(cuts) / 1024)
 }
 
 /// What removing a fragment saves the logs if the next uses fill every hole `rounds` times, in pJ.
@@ -235,12 +234,14 @@ pub fn choose(
     (choice, *memory)
 }
 
-/// True if moving the blocks of a unit of `unit` segments into holes is cheaper, on a volume of `end` segments.
-pub fn fills_holes(victim: &Candidate, prices: &Prices, outlook: &Outlook, end: SegNo, unit: u32) -> bool {
+/// The cheaper destination of the blocks of a unit of `unit` segments, on a volume of `end` segments: what cleaning
+/// the unit costs, in pJ, and whether the blocks go into holes.
+pub fn destination(victim: &Candidate, prices: &Prices, outlook: &Outlook, end: SegNo, unit: u32) -> (u64, bool) {
     let unit = u64::from(unit.max(1));
     // The power source decides whether a unit is worth cleaning, not where its blocks go.
     let weights = Weights::new(prices, outlook, u64::from(end.0) / unit, unit * 512, Power::Powered, 0);
-    weights.cheaper(victim.valid, victim.fragments().into(), victim.loose).2
+    let (cost, _, holes) = weights.cheaper(victim.valid, victim.fragments().into(), victim.loose);
+    (cost, holes)
 }
 
 #[cfg(test)]
@@ -450,7 +451,7 @@ mod tests {
     fn what_a_full_unit_holds_goes_into_holes_unless_they_are_too_small() {
         let holes = |valid, moved_cuts| {
             let outlook = Outlook { moved_cuts, ..SHORT };
-            fills_holes(&seg(1, valid, 0, 0, 0), &Prices::default(), &outlook, SegNo(1000), 1)
+            destination(&seg(1, valid, 0, 0, 0), &Prices::default(), &outlook, SegNo(1000), 1).1
         };
         assert!(!holes(100, 512) && holes(480, 512));
         assert!(holes(400, 128) && !holes(400, 3072));
@@ -476,8 +477,8 @@ mod tests {
         let cost = Weights::new(&prices, &appends(asked), 1000, 512, Power::Powered, 0).cost(480, 0, 0);
         assert_eq!(u64::from(appending), cost / 1000 / 32, "480 blocks moved win 32");
         assert!(filling * 5 < appending, "{filling} {appending}");
-        assert!(fills_holes(&full, &prices, &asked, SegNo(1000), 1));
-        assert!(!fills_holes(&full, &prices, &appends(asked), SegNo(1000), 1));
+        assert!(destination(&full, &prices, &asked, SegNo(1000), 1).1);
+        assert!(!destination(&full, &prices, &appends(asked), SegNo(1000), 1).1);
         // The older, fuller unit gains all its blocks with holes, and almost none with the log.
         let state = [seg(1, 500, 0, 0, 0), seg(2, 100, 0, 0, 95 * DAY)];
         assert_eq!((victim(&state, &asked), victim(&state, &appends(asked))), (Some(1), Some(2)));

@@ -63,6 +63,7 @@ pub use chooser::{Chooser, Hurry};
 pub use index::Index;
 pub use outlook::Outlook;
 pub use policy::Policy;
+pub use prices::Prices;
 pub use vfs::Power;
 pub use view::{AgeCut, Among, Bounds, Candidate, Rank, View, Visit, end_of};
 

@@ -36,6 +36,13 @@ impl Default for Prices {
     }
 }
 
+impl Prices {
+    /// Extra cost of a block that does not follow the one before it, in pJ.
+    pub fn far(&self) -> u64 {
+        self.request.saturating_add(self.write_block_random.saturating_sub(self.write_block_sequential))
+    }
+}
+
 /// The flash behind a volume, in blocks.
 pub(crate) struct Flash {
     /// T: all blocks.

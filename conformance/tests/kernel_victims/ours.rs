@@ -89,7 +89,7 @@ impl Ours {
             self.memory = memory;
             self.into_holes = self.looked.zip(choice).is_some_and(|(looked, choice)| {
                 let outlook = outlook(scene, &looked);
-                joule::fills_holes(&choice.victim, &prices(scene), &outlook, SegNo(main), unit)
+                joule::destination(&choice.victim, &prices(scene), &outlook, SegNo(main), unit).1
             });
             chosen.push(choice.map(|Choice { victim, cost }| (victim.seg.0, u64::from(cost))));
         }

@@ -201,7 +201,7 @@ impl Files {
         let age = self.ctx.mounted_seconds();
         let _order = self.logs.in_order();
         let mut run = Run::default();
-        self.logs.seg.lock().tally.begin_request();
+        self.logs.seg.lock().begin_request();
         let mut rest = dirty;
         while let Some(&(first, _)) = rest.first() {
             let place = match self.nodes.make(inode, first) {

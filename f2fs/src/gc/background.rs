@@ -14,6 +14,7 @@ use std::time::Duration;
 use parking_lot::RwLockWriteGuard;
 use victim::{Hurry, Policy};
 
+use super::ledger::{self, Account, Done};
 use super::pacer::Situation;
 use super::settings::{Pace, Settings, Urgency, Zoned};
 use super::uses::Amounts;
@@ -21,7 +22,7 @@ use super::work::{Into, When, Work};
 use crate::error::Result;
 use crate::gc::Cleaning;
 use crate::pack::{PackState, Reason};
-use crate::segment::Expected;
+use crate::segment::{Expected, Segments};
 
 /// Limit of emptied sections that wait for a checkpoint within a batch, while without it moved blocks would fill holes.
 const WAITING: u32 = 8;
@@ -73,7 +74,7 @@ impl Cleaning {
     }
 
     /// Blocks used since the mount.
-    fn amounts(&self) -> Amounts {
+    pub(super) fn amounts(&self) -> Amounts {
         let placed = self.logs.seg.lock().tally.placed();
         // Cleaning does not count as use.
         let takes = placed.saturating_sub(self.ctx.counters.moved_blocks());
@@ -88,7 +89,7 @@ impl Cleaning {
         let end = self.ctx.clock.monotonic() + self.ctx.options.checkpoint_after;
         let mut found = false;
         for _ in 0..settings.pace.sections.saturating_mul(Pace::VICTIMS).max(1) {
-            if !self.files.host_allows_cleaning() || !self.clean_in_background(settings)? {
+            if !self.files.host_allows_cleaning() || !self.on_account(|| self.clean_in_background(settings))? {
                 break;
             }
             found = true;
@@ -96,7 +97,11 @@ impl Cleaning {
                 break;
             }
             if self.would_fill_holes() {
-                self.holding_off(|| self.checkpoint(Reason::Running))?;
+                // A checkpoint would write contents that may die young; the next timed one frees the sections, too.
+                if self.logs.pressure.data.load(Ordering::Relaxed) > 0 {
+                    break;
+                }
+                self.on_account(|| self.holding_off(|| self.checkpoint(Reason::Running)))?;
             }
         }
         Ok(found)
@@ -165,6 +170,29 @@ impl Cleaning {
         Ok(true)
     }
 
+    /// What the volume did since the mount.
+    pub(super) fn done(&self, seg: &Segments) -> Done {
+        let requests = self.ctx.requests.snapshot().total();
+        Done { requests, placing: seg.tally.placing(), saved: seg.saved() }
+    }
+
+    /// The account of cleaning.
+    pub(crate) fn account(&self) -> Account {
+        let seg = self.logs.seg.lock();
+        self.cleaner.ledger.lock().account(seg.chooser.prices(), &self.done(&seg))
+    }
+
+    /// Does background work, and enters what it cost. Requests of others meanwhile count, too: the volume was idle when
+    /// it began.
+    fn on_account<T>(&self, work: impl FnOnce() -> T) -> T {
+        let from = self.ctx.requests.snapshot().total();
+        let out = work();
+        let requests = self.ctx.requests.snapshot().total() - from;
+        let seg = self.logs.seg.lock();
+        self.cleaner.ledger.lock().enter(seg.chooser.prices(), requests);
+        out
+    }
+
     fn next_work(&self, alone: &mut PackState, settings: &Settings) -> Option<Work> {
         let hurry = match settings.urgency {
             Urgency::Normal => Hurry::Background,
@@ -179,8 +207,20 @@ impl Cleaning {
         let (victim, into) = {
             let mut seg = self.logs.seg.lock();
             let expected = Expected { takes, writes, asked, valid: self.nodes.space.valid_blocks() };
-            let (victim, holes) = seg.choose_victim(hurry, now, expected)?;
-            (victim, if holes && settings.urgency != Urgency::High { Into::SimilarAge } else { Into::ColdLog })
+            let (victim, to) = seg.choose_victim(hurry, now, expected)?;
+            if settings.policy == Policy::Joule && hurry == Hurry::Background && seg.free_soon() >= asked {
+                let mut ledger = self.cleaner.ledger.lock();
+                let prices = seg.chooser.prices();
+                let cost = ledger::estimate(prices, to.cost, &victim, self.ctx.sb.segs_per_sec);
+                if std::env::var("JDBG").is_ok() { let a=ledger.account(prices, &self.done(&seg)); eprintln!("DBG t={now} valid={} cost={} use={} saved={} spent={} free={} {:?}", victim.valid, cost/1_000_000, a.in_use/1_000_000, a.saved/1_000_000, a.spent/1_000_000, seg.free_soon(), self.done(&seg).saved); }
+                if !ledger.allows(cost, &ledger.account(prices, &self.done(&seg))) {
+                    return None;
+                }
+                ledger.begin(cost);
+                drop(ledger);
+                seg.begin_shadow();
+            }
+            (victim, if to.fills_holes && settings.urgency != Urgency::High { Into::SimilarAge } else { Into::ColdLog })
         };
         Some(self.begin_cleaning(alone, Work::new(self.ctx.sb.section_of(victim.seg), When::Background, into)))
     }

@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicU32;
 
 use parking_lot::Mutex;
 
+use super::ledger::Ledger;
 use super::pacer::Pacer;
 use super::uses::Uses;
 use super::work::Work;
@@ -20,6 +21,8 @@ pub(crate) struct Cleaner {
     pub(super) pacer: Mutex<Pacer>,
     /// Past use of the volume, as far as cleaning needs it.
     pub(super) uses: Mutex<Uses>,
+    /// What cleaning cost.
+    pub(super) ledger: Mutex<Ledger>,
 }
 
 impl Cleaner {
@@ -29,6 +32,7 @@ impl Cleaner {
             begun: Mutex::default(),
             pacer: Mutex::new(pacer),
             uses: Mutex::default(),
+            ledger: Mutex::default(),
         }
     }
     /// True if the pacer has seen no recent request.

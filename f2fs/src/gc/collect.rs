@@ -144,7 +144,7 @@ impl Cleaning {
             let here = self.nodes.nat.get(owner.nid).is_ok_and(|e| e.addr == addr);
             match self.nodes.node(owner.nid) {
                 Ok(n) if here => {
-                    self.nodes.cache.mark_dirty(&n);
+                    self.nodes.cache.mark_moved(&n);
                     live.push(n);
                 }
                 Err(Error::Device(e)) => return Err(e.into()),
@@ -245,7 +245,7 @@ impl Cleaning {
             seg.tally.begin_request();
             for (l, owner) in live.iter().zip(owners) {
                 let placed = match work.into {
-                    Into::ColdLog => seg.allocate(LogType::ColdData, owner, l.from, age),
+                    Into::ColdLog => seg.relocate(LogType::ColdData, owner, l.from, age),
                     Into::SimilarAge => seg.allocate_moved(owner, l.from),
                 };
                 match placed {
@@ -279,7 +279,7 @@ impl Cleaning {
             move_addr_in(&self.ctx, &l.node, &mut bytes, l.slot.into(), *addr);
             // The old block stays intact until the next checkpoint.
             l.node.note_move();
-            self.nodes.cache.mark_dirty(&l.node);
+            self.nodes.cache.mark_moved(&l.node);
         }
         self.ctx.counters.moved(work.when == When::Foreground, to.len() as u64, threaded);
         out

@@ -2,12 +2,15 @@
 //!
 //! Left out on purpose: the interface to a mounted volume (the `fuse` crate), and printing.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use victim::memory::Memory;
 use victim::{Policy, Power};
 
+use super::ledger::Ledger;
 use super::settings::{Intervals, Pace, Settings, Urgency};
+use super::uses::Uses;
 use crate::gc::Cleaning;
 use crate::segment::Segments;
 
@@ -145,12 +148,17 @@ impl Cleaning {
         self.cleaner.pacer.lock().adjust(&settings, self.ctx.clock.monotonic());
     }
 
-    /// Resets the memory of cleaning to its state after a mount. ATGC only uses the age from before the mount (like the
-    /// kernel's), and would treat a volume aged since then as new.
-    pub(crate) fn forget_victims(&self) {
+    /// Resets all that cleaning has learned since the mount: victims, uses, what holes cost, and its account. ATGC only
+    /// uses the age from before the mount (like the kernel's), and would treat a volume aged since then as new.
+    pub(crate) fn forget_past(&self) {
+        *self.cleaner.uses.lock() = Uses::none_after(self.amounts());
+        self.ctx.used.store(false, Ordering::Relaxed);
         let mut seg = self.logs.seg.lock();
         let oldest = seg.table.oldest_section(self.ctx.sb.sections());
         seg.chooser.begin(Memory::at_mount(self.ctx.mounted_seconds(), oldest));
+        seg.tally.forget();
+        seg.forget_shadow();
+        *self.cleaner.ledger.lock() = Ledger::none_after(&self.done(&seg));
     }
 
     /// True if the policy uses age and the volume is too young for it, so that in the background cost-benefit chooses

@@ -5,6 +5,7 @@
 //! * `checkpoint`: writes a checkpoint of everything; cleans if contents find no place.
 //! * [`background`]: cleaning ahead of time. [`pacer`]: when that is due.
 //! * [`linux`]: the pace of the kernel's thread, by version.
+//! * `ledger`: whether the cleaner may spend what the next section costs.
 //! * `uses`: how many blocks the next use of the volume will need.
 //! * [`settings`]: what a user can set. `cleaner`, `work`: the state between rounds, and the section being emptied.
 //! * [`control`]: the settings and counters of a mounted volume.
@@ -19,6 +20,7 @@ mod checkpoint;
 pub(crate) mod cleaner;
 mod collect;
 pub mod control;
+mod ledger;
 pub mod linux;
 mod pace;
 pub mod pacer;

@@ -30,6 +30,11 @@ pub(crate) struct Uses {
 }
 
 impl Uses {
+    /// No use yet, as at a mount; `so_far`: totals until now.
+    pub fn none_after(so_far: Amounts) -> Self {
+        Uses { at_rest: so_far, ..Uses::default() }
+    }
+
     /// Notes a request.
     pub fn note(&mut self) {
         self.used = true;

@@ -29,6 +29,8 @@ pub struct Node {
     pub ino: Ino,
     bytes: RwLock<Box<Block>>,
     dirty: AtomicBool,
+    /// True if something else than cleaning changed it since it was last written.
+    changed: AtomicBool,
     /// How often cleaning moved blocks whose addresses are in this node.
     moves: AtomicU32,
     /// In an inode: the live entries of its delta nodes, cached until one of them changes.
@@ -42,6 +44,7 @@ impl Node {
             ino,
             bytes: RwLock::new(bytes),
             dirty: AtomicBool::new(false),
+            changed: AtomicBool::new(false),
             moves: AtomicU32::new(0),
             deltas: Mutex::default(),
         }
@@ -88,6 +91,10 @@ impl Node {
     /// Sets the cached live entries of its delta nodes, or clears them.
     pub(crate) fn set_known_deltas(&self, index: Option<Arc<Index>>) {
         *self.deltas.lock() = index;
+    }
+    /// True if nothing but cleaning changed the node since it was last written.
+    pub(crate) fn is_only_moved(&self) -> bool {
+        self.is_dirty() && !self.changed.load(Ordering::Relaxed)
     }
     /// True if the node must be written.
     pub fn is_dirty(&self) -> bool {
@@ -183,6 +190,12 @@ impl NodeCache {
 
     /// Notes that a node's bytes changed.
     pub fn mark_dirty(&self, node: &Arc<Node>) {
+        node.changed.store(true, Ordering::Relaxed);
+        self.mark_moved(node);
+    }
+
+    /// Notes that cleaning moved a node, or blocks whose addresses are in it.
+    pub(crate) fn mark_moved(&self, node: &Arc<Node>) {
         if !node.dirty.swap(true, Ordering::AcqRel) {
             self.pressure.nodes.fetch_add(1, Ordering::Relaxed);
             self.dirty_shard(node.ino).lock().insert((node.ino, node.nid), node.clone());
@@ -192,6 +205,7 @@ impl NodeCache {
     /// Notes that a node's bytes are being written in their current state; a later change marks it dirty again. Call it
     /// with the bytes locked.
     pub fn mark_clean(&self, node: &Node) {
+        node.changed.store(false, Ordering::Relaxed);
         if node.dirty.swap(false, Ordering::AcqRel) {
             self.pressure.nodes.fetch_sub(1, Ordering::Relaxed);
             self.dirty_shard(node.ino).lock().remove(&(node.ino, node.nid));

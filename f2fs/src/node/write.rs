@@ -92,7 +92,7 @@ impl Nodes {
     fn place_nodes(&self, nodes: &[Arc<Node>], mark: Mark, cause: Cause, runs: &mut [Run; 3]) -> Result<()> {
         let cp_ver = self.ctx.cp_ver();
         let age = self.ctx.mounted_seconds();
-        self.logs.seg.lock().tally.begin_request();
+        self.logs.seg.lock().begin_request();
         // The buffer of a written run is reused for the next.
         let mut spare = None;
         for node in nodes {
@@ -115,7 +115,10 @@ impl Nodes {
                 if mark != Mark::Plain && seg.chain_ends {
                     return Err(crate::error::Error::no_space());
                 }
-                seg.allocate(log, owner, old.addr, age)?
+                match node.is_only_moved() {
+                    true => seg.relocate(log, owner, old.addr, age)?,
+                    false => seg.allocate(log, owner, old.addr, age)?,
+                }
             };
             let mut f = node::footer(&bytes);
             f.fsync = mark != Mark::Plain;

@@ -8,6 +8,7 @@ use super::Segments;
 use crate::error::{Error, Result};
 
 /// A log: its next block, and the owners of the blocks in its segment.
+#[derive(Clone)]
 pub struct Log {
     /// Its segment.
     pub seg: SegNo,
@@ -193,6 +194,7 @@ impl Segments {
             let summary = self.summaries.load(&*self.dev, &self.sb, seg)?;
             let next = self.table.next_hole(seg, 0);
             self.table.take_threaded(seg, log);
+            self.tally.open();
             self.open(log, seg, next, true, summary);
             return Ok(true);
         }

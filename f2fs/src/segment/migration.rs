@@ -46,6 +46,7 @@ impl Segments {
         let here = self.sb.seg_start(seg).plus(off.into());
         let threaded = self.moved.as_ref().is_some_and(|log| log.threaded);
         self.tally.place_moved(here, threaded);
+        self.follow_relocate(old, here);
         Ok(Placed { addr: here, next: BlockAddr::NULL })
     }
 

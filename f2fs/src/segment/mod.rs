@@ -7,6 +7,7 @@
 //! * [`migration`]: where age-based cleaning moves blocks.
 //! * `candidates`: what policies see of the table, as victims and as targets.
 //! * `pieces`: the free fragments, by size.
+//! * [`shadow`]: the segments as they would be if nobody had cleaned.
 //! * `zones`: how logs follow the write pointers of a zoned device.
 //! * `audit`: checks the counts of a segment against its map.
 //! * [`temperature`]: which log a content block goes to, or whether it is overwritten in place.
@@ -22,6 +23,7 @@ pub mod log;
 pub mod migration;
 mod pieces;
 mod placed;
+pub(crate) mod shadow;
 pub mod summary;
 pub mod table;
 pub(crate) mod tally;
@@ -42,7 +44,7 @@ use format::summary::Summary;
 use format::superblock::SuperBlock;
 use format::{BlockAddr, SegNo};
 
-use victim::chooser::Moment;
+use victim::chooser::{Destination, Moment};
 use victim::{Candidate, Chooser, Hurry, Outlook};
 
 use crate::error::{Error, Result};
@@ -136,6 +138,8 @@ pub struct Segments {
     pub(crate) pressure: Arc<Pressure>,
     /// Counts of blocks placed by the logs.
     pub(crate) tally: Tally,
+    /// The segments as they would be if nobody had cleaned.
+    shadow: shadow::Shadowing,
     /// True if the last node of the warm node log has no next block, because the log found no next segment.
     /// Roll-forward stops at that node: until the next checkpoint, it finds no node written later.
     pub(crate) chain_ends: bool,
@@ -170,6 +174,7 @@ impl Segments {
             threads_always: false,
             pressure,
             tally: Tally::default(),
+            shadow: shadow::Shadowing::default(),
             chain_ends: false,
             violated: None,
         }
@@ -259,6 +264,32 @@ impl Segments {
     /// `age` is the write time of the block's contents, in seconds of mounted time. On failure, no block became valid
     /// or invalid.
     pub fn allocate(&mut self, log: LogType, owner: Summary, old: BlockAddr, age: u64) -> Result<Placed> {
+        let placed = self.append(log, owner, old, age, Tally::place)?;
+        self.follow_place(log, (old, placed.addr), age);
+        Ok(placed)
+    }
+
+    /// The same for a block that cleaning moves from `from`.
+    pub fn relocate(&mut self, log: LogType, owner: Summary, from: BlockAddr, age: u64) -> Result<Placed> {
+        let placed = self.append(log, owner, from, age, Tally::place_cleaned)?;
+        self.follow_relocate(from, placed.addr);
+        Ok(placed)
+    }
+
+    /// Starts a new request of blocks for users.
+    pub(crate) fn begin_request(&mut self) {
+        self.tally.begin_request();
+        self.follow_request();
+    }
+
+    fn append(
+        &mut self,
+        log: LogType,
+        owner: Summary,
+        old: BlockAddr,
+        age: u64,
+        count: impl FnOnce(&mut Tally, LogType, BlockAddr, bool),
+    ) -> Result<Placed> {
         if old.is_real() {
             // On a damaged volume it may be invalid; check before any change.
             self.check_there(old)?;
@@ -274,9 +305,10 @@ impl Segments {
         self.check_free(seg, off)?;
         self.table.set_valid(seg, off, log, age)?;
         let addr = self.sb.seg_start(seg).plus(off.into());
-        self.tally.place(log, addr, self.logs[log.index()].threaded);
+        count(&mut self.tally, log, addr, self.logs[log.index()].threaded);
         if old.is_real() {
-            self.invalidate(old, age)?;
+            let (seg, off) = self.place(old)?;
+            self.table.clear_valid(seg, off, Some(age))?;
         }
         self.advance(log);
         if self.logs[log.index()].is_full() {
@@ -307,7 +339,9 @@ impl Segments {
     /// Marks a block of the main area as no longer valid.
     pub fn invalidate(&mut self, addr: BlockAddr, age: u64) -> Result<()> {
         let (seg, off) = self.place(addr)?;
-        self.table.clear_valid(seg, off, Some(age))
+        self.table.clear_valid(seg, off, Some(age))?;
+        self.follow_invalidate(addr, Some(age));
+        Ok(())
     }
 
     /// Frees allocated places that nothing points at.
@@ -315,6 +349,7 @@ impl Segments {
         for addr in places {
             let (seg, off) = self.place(*addr)?;
             self.table.clear_valid(seg, off, None)?;
+            self.follow_invalidate(*addr, None);
         }
         Ok(())
     }
@@ -382,9 +417,9 @@ impl Segments {
         self.candidates.victim = victim.map(|v| self.sb.section_of(v));
     }
 
-    /// The section to clean next, and whether its data goes into holes; `None` if none is worth cleaning. `now` is in
-    /// seconds of mounted time.
-    pub(crate) fn choose_victim(&mut self, hurry: Hurry, now: u64, next: Expected) -> Option<(Candidate, bool)> {
+    /// The section to clean next, and where its data goes; `None` if none is worth cleaning. `now` is in seconds of
+    /// mounted time.
+    pub(crate) fn choose_victim(&mut self, hurry: Hurry, now: u64, next: Expected) -> Option<(Candidate, Destination)> {
         let outlook = Outlook {
             free: self.free_soon(),
             kept_back: self.kept_back().min(u32::MAX.into()) as u32,
@@ -399,7 +434,7 @@ impl Segments {
         let passed = self.candidates.passed(&self.table);
         let view = self.candidates.to_clean(&mut self.table);
         let victim = self.chooser.victim(view, Moment { hurry, now, passed: &passed, outlook })?;
-        Some((victim, self.chooser.fills_holes(&victim, &outlook)))
+        Some((victim, self.chooser.destination(&victim, &outlook)))
     }
 
     /// Free blocks in sections that hold valid ones, if `valid` blocks are in use. Blocks waiting in memory have no

@@ -88,6 +88,7 @@ fn bounded_right(off: u16, free: u32) -> bool {
 }
 
 /// All segments of the main area.
+#[derive(Clone)]
 pub struct SegmentTable {
     segs: Vec<Segment>,
     per_section: u32,
@@ -433,6 +434,16 @@ impl SegmentTable {
             s.touched = true;
             self.touched.push(seg);
         }
+    }
+
+    /// A copy that lists its own changes.
+    pub(super) fn apart(&self) -> SegmentTable {
+        let mut copy = self.clone();
+        copy.watched = false;
+        for seg in std::mem::take(&mut copy.touched) {
+            copy.segs[seg.0 as usize].touched = false;
+        }
+        copy
     }
 
     fn note_change(&mut self, seg: SegNo) {

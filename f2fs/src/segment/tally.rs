@@ -37,6 +37,12 @@ impl Holes {
 #[derive(Debug)]
 pub(crate) struct Tally {
     placed: u64,
+    /// Requests of the six logs for users, as if each batch of blocks and each cut within it were one.
+    requests: u64,
+    /// Nodes written only because cleaning changed them.
+    moved_nodes: u64,
+    /// Segments in whose holes a log continued: their summaries are read, and written again.
+    opened: u64,
     written: Holes,
     moved: Holes,
     /// For each log, the address that would continue the current request; the last entry is for the log of moved
@@ -49,8 +55,19 @@ impl Default for Tally {
     /// segments.
     fn default() -> Self {
         let moved = Holes { blocks: 64, cuts: 32 };
-        Tally { placed: 0, written: Holes::default(), moved, next: Default::default() }
+        Tally { placed: 0, requests: 0, moved_nodes: 0, opened: 0, written: Holes::default(), moved, next: Default::default() }
     }
+}
+
+/// What the six logs have placed since the mount; cleaning is not included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Placing {
+    /// Requests.
+    pub requests: u64,
+    /// Nodes that were written only because cleaning changed them, which no request counts.
+    pub moved_nodes: u64,
+    /// Segments opened for threaded logging.
+    pub opened: u64,
 }
 
 impl Tally {
@@ -59,13 +76,40 @@ impl Tally {
         self.next = Default::default();
     }
 
-    /// Records a block placed by a log; `threaded` if it fills holes.
+    /// Records a block placed by a log for a user; `threaded` if it fills holes.
     pub fn place(&mut self, log: LogType, addr: BlockAddr, threaded: bool) {
+        self.requests += u64::from(self.next[log.index()] != addr);
+        self.count(log, addr, threaded);
+    }
+
+    /// The same for a block that cleaning moved.
+    pub fn place_cleaned(&mut self, log: LogType, addr: BlockAddr, threaded: bool) {
+        self.moved_nodes += u64::from(log.is_node());
+        self.count(log, addr, threaded);
+    }
+
+    fn count(&mut self, log: LogType, addr: BlockAddr, threaded: bool) {
         self.placed += 1;
         let next = std::mem::replace(&mut self.next[log.index()], addr.plus(1));
         if threaded {
             self.written.place(next.is_real() && next != addr);
         }
+    }
+
+    /// Records that one of the six logs continues in the holes of another segment.
+    pub fn open(&mut self) {
+        self.opened += 1;
+    }
+
+    /// Forgets what holes cost, as at a mount.
+    pub fn forget(&mut self) {
+        let new = Tally::default();
+        (self.written, self.moved) = (new.written, new.moved);
+    }
+
+    /// What the six logs placed since the mount.
+    pub fn placing(&self) -> Placing {
+        Placing { requests: self.requests, moved_nodes: self.moved_nodes, opened: self.opened }
     }
 
     /// Records a block placed by the log of moved blocks.

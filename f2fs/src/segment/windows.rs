@@ -71,6 +71,7 @@ impl Segments {
         // As roll-forward does with a block ahead of the log.
         self.adopt(addr, log, owner, age)?;
         self.tally.place_aside();
+        self.follow_place(log, (BlockAddr::NULL, addr), age);
         Ok(Some(Placed { addr, next: BlockAddr::NULL }))
     }
 

@@ -72,10 +72,10 @@ impl Volume {
         self.cleaning.clean_in_foreground()
     }
 
-    /// Resets the memory of cleaning to its state after a mount. ATGC only uses the age from before the mount (like the
+    /// Resets all that cleaning has learned since the mount. ATGC only uses the age from before the mount (like the
     /// kernel's), and would treat a volume aged since then as new.
-    pub fn forget_victims(&self) {
-        self.cleaning.forget_victims();
+    pub fn forget_past(&self) {
+        self.cleaning.forget_past();
     }
 
     /// True if the policy uses age and the volume is too young for it, so that in the background cost-benefit chooses

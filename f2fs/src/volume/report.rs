@@ -95,6 +95,7 @@ impl Volume {
             checkpoint: Some(state.checkpoint_version),
             age_s: Some(since / 1000),
         };
+        let account = self.cleaning.account();
         let mut out = vec![
             ("gc", s.policy.name().to_owned()),
             ("power", s.power.name().to_owned()),
@@ -114,6 +115,9 @@ impl Volume {
             ("gc_background_calls", n(&c.background_gc)),
             ("gc_foreground_calls", n(&c.foreground_gc)),
             ("gc_nothing_to_clean", n(&c.nothing_to_clean)),
+            ("gc_in_use_pj", account.in_use.to_string()),
+            ("gc_saved_pj", account.saved.to_string()),
+            ("gc_spent_pj", account.spent.to_string()),
             ("gc_data_victims", n(&c.data_victims)),
             ("gc_node_victims", n(&c.node_victims)),
             ("moved_blocks_background", n(&c.moved_background)),

@@ -154,7 +154,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     fill(&bench, p.fill_percent, job.seed)?;
     bench.clock().advance(Duration::from_secs(p.age_seconds));
     volume.sync()?;
-    volume.forget_victims();
+    volume.forget_past();
     let soon = || {
         let state = volume.state();
         f64::from(state.free_segments + state.prefree_segments)

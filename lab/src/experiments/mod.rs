@@ -29,6 +29,7 @@ mod keeping;
 mod launch;
 mod layout;
 mod recording;
+mod regret;
 mod request_sizes;
 mod requests;
 mod sqlite;
@@ -78,6 +79,7 @@ pub fn run(kind: Kind, profile: &Profile, job: &Job, progress: &Progress<'_>) ->
         Kind::Days => days::run(profile, job, progress),
         Kind::Worth => worth::run(profile, job, progress),
         Kind::Idle => idle::run(profile, job, progress),
+        Kind::Regret => regret::run(profile, job, progress),
     }
 }
 
@@ -119,6 +121,10 @@ pub fn check(kind: Kind, job: &Job) -> Result<(), LabError> {
         Kind::Days => parameters::<days::Parameters>(job).and_then(|p| p.check()),
         Kind::Idle => {
             let p = parameters::<OnVolume<idle::Parameters>>(job)?;
+            p.given.check(CLEANING).and_then(|()| p.work.check())
+        }
+        Kind::Regret => {
+            let p = parameters::<OnVolume<regret::Parameters>>(job)?;
             p.given.check(CLEANING).and_then(|()| p.work.check())
         }
         Kind::Worth => {

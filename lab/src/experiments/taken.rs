@@ -12,7 +12,7 @@ use super::given::{OnVolume, READ_IN};
 use super::{
     app_cleaning, app_energy, app_replay, app_updates, battery, bound, cleaning, databases, days, delta_eviction,
     delta_reads, differential, disk_modes, dispersal, file_io, fragments, gc_effect, gc_energy, idle, launch,
-    request_sizes, requests, sqlite, strategies, uncached, worth,
+    regret, request_sizes, requests, sqlite, strategies, uncached, worth,
 };
 use crate::plan::Kind;
 
@@ -68,6 +68,8 @@ pub fn parameters(kind: Kind) -> Vec<Parameter> {
         Kind::Uncached => of::<uncached::Parameters>(),
         Kind::Days => of::<days::Parameters>(),
         Kind::Worth => of::<OnVolume<worth::Parameters>>(),
+        Kind::Regret => of::<OnVolume<regret::Parameters>>(),
+        Kind::Regret => of::<OnVolume<regret::Parameters>>(),
         Kind::Idle => of::<OnVolume<idle::Parameters>>(),
     };
     fields(&schema, &source(kind))

@@ -10,7 +10,7 @@
 //! change how full the volume is: what it creates replaces what it deletes.
 
 mod programs;
-mod user;
+pub(super) mod user;
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -41,9 +41,9 @@ use sim::result::{Histogram, Phase, Stage};
 use user::{LARGE, User};
 
 /// The work of a turn.
-#[derive(Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
-enum Work {
+pub(super) enum Work {
     /// Creates files of 4 to 64 KiB and removes random others.
     SmallFiles,
     /// Creates files of 8 MiB and removes the oldest.
@@ -150,7 +150,7 @@ impl<'a> Using<'a> {
     fn begin(bench: &'a Bench, p: &Parameters, seed: u64) -> Result<Self, LabError> {
         Ok(match p.work {
             Work::Programs => Using::Programs(Programs::begin(bench)),
-            _ => Using::User(User::begin(bench, p, seed)?),
+            work => Using::User(User::begin(bench, work, p.live_mib, seed)?),
         })
     }
 
@@ -246,6 +246,8 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     let mut user = Using::begin(&bench, &p, job.seed)?;
     let full = fill_to(&bench, p.fill_percent - user.room(&bench, &p)?.min(p.fill_percent), job.seed)?;
     histograms.push(Histogram::of_free_space(&volume.free_fragments(), "before use"));
+    // What cleaning may spend begins with the use that is measured.
+    volume.forget_past();
     let free = volume.state().free_segments;
     let (before, waits) = (Cleaned::so_far(volume), volume.counters.waits.so_far());
     let mut fewest = free;

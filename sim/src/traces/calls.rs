@@ -333,7 +333,7 @@ pub fn run_from(
     let too_small = |e| options.too_small(e, device_bytes, room, grows);
     if !mounts && let Some(volume) = bench.mounted.f2fs() {
         // A newly booted cleaner has no memory either.
-        volume.forget_victims();
+        volume.forget_past();
     }
     let Layers { watched, ordered, cache, contents, .. } = &bench.layers;
     let ahead = cache.is_some();

@@ -218,7 +218,7 @@ impl Files {
         let taken = used.filter(|k| old[*k as usize] == BlockAddr::NULL).count() as u64;
         self.nodes.space.take(taken)?;
         let mut to = Vec::with_capacity(blocks.len());
-        seg.tally.begin_request();
+        seg.begin_request();
         for (k, _) in &blocks {
             let owner = Summary { nid: place.node.nid, version, slot: (place.slot + k) as u16 };
             match seg.allocate(log, owner, BlockAddr::NULL, age) {

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use device::{BLOCK, Rng, generate};
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, WriteFlags};
 
-use super::{Parameters, Times, Work};
+use super::{Times, Work};
 use crate::error::LabError;
 use sim::bench::Bench;
 
@@ -35,7 +35,7 @@ enum Part {
 }
 
 /// The simulated user.
-pub(super) struct User<'a> {
+pub(in crate::experiments) struct User<'a> {
     bench: &'a Bench,
     work: Work,
     rng: Rng,
@@ -72,11 +72,11 @@ fn name(n: u64, bytes: u64, work: Work) -> String {
 
 impl<'a> User<'a> {
     /// Creates what the work gradually replaces.
-    pub fn begin(bench: &'a Bench, p: &Parameters, seed: u64) -> Result<Self, LabError> {
-        let (rng, live) = (Rng::new(seed), p.live_mib << 20);
+    pub fn begin(bench: &'a Bench, work: Work, live_mib: u64, seed: u64) -> Result<Self, LabError> {
+        let (rng, live) = (Rng::new(seed), live_mib << 20);
         let mut user = User {
             bench,
-            work: p.work,
+            work,
             rng,
             files: VecDeque::new(),
             media: VecDeque::new(),
@@ -86,7 +86,7 @@ impl<'a> User<'a> {
             turns: 0,
             times: Times::default(),
         };
-        if p.work.has_media() {
+        if work.has_media() {
             let ino = bench.file("paged.db")?;
             bench.write_whole(ino, live / 3, seed)?;
             user.paged = Some((ino, live / 3 / BLOCK as u64));
@@ -101,7 +101,7 @@ impl<'a> User<'a> {
             user.times = Times::default();
             return Ok(user);
         }
-        if p.work == Work::Pages {
+        if work == Work::Pages {
             let ino = bench.file("paged")?;
             bench.write_whole(ino, live, seed)?;
             user.paged = Some((ino, live / BLOCK as u64));
