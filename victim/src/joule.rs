@@ -408,6 +408,7 @@ mod tests {
             write_block_sequential: 5_000_000,
             write_block_random: 7_000_000,
             request: 100_000_000,
+            flush: 0,
             copy_inside: 4_000_000,
             spare: 103,
         };
@@ -536,6 +537,7 @@ mod tests {
             write_block_sequential: most,
             write_block_random: most,
             request: most,
+            flush: most,
             copy_inside: most,
             spare: most,
         };

@@ -16,6 +16,8 @@ pub struct Prices {
     pub write_block_random: u64,
     /// A request of any size.
     pub request: u64,
+    /// A flush, with what it makes the device write.
+    pub flush: u64,
     /// Copying 4 KiB inside the device to make room for writes; 0 for a device that overwrites in place.
     pub copy_inside: u64,
     /// Spare room of the device beyond its visible size, in 1/1024 of that size.
@@ -30,6 +32,7 @@ impl Default for Prices {
             write_block_sequential: 12_614_000,
             write_block_random: 12_614_000,
             request: 121_949_000,
+            flush: 0,
             copy_inside: 5_889_000,
             spare: 71,
         }

@@ -131,6 +131,7 @@ fn prices(scene: &Scene<'_>) -> Prices {
         write_block_sequential: price("write_block"),
         write_block_random: price("write_random"),
         request: price("request"),
+        flush: 0,
         copy_inside: price("copy_inside"),
         spare: scene.knob("gc_flash_spare"),
     }

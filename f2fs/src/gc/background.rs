@@ -87,6 +87,7 @@ impl Cleaning {
         let enough = free().saturating_add(settings.pace.sections);
         // A batch must not delay the checkpoint of users' changes.
         let end = self.ctx.clock.monotonic() + self.ctx.options.checkpoint_after;
+        let at_rest = !self.ctx.changed.load(Ordering::Acquire);
         let mut found = false;
         for _ in 0..settings.pace.sections.saturating_mul(Pace::VICTIMS).max(1) {
             if !self.files.host_allows_cleaning() || !self.on_account(|| self.clean_in_background(settings))? {
@@ -103,6 +104,10 @@ impl Cleaning {
                 }
                 self.on_account(|| self.holding_off(|| self.checkpoint(Reason::Running)))?;
             }
+        }
+        if found && at_rest && settings.policy == Policy::Joule && !self.ctx.used.load(Ordering::Relaxed) {
+            // Only cleaning needs a checkpoint: now, while the device is awake, and not at the next commit.
+            self.on_account(|| self.holding_off(|| self.checkpoint(Reason::Running)))?;
         }
         Ok(found)
     }
@@ -211,7 +216,9 @@ impl Cleaning {
             if settings.policy == Policy::Joule && hurry == Hurry::Background && seg.free_soon() >= asked {
                 let mut ledger = self.cleaner.ledger.lock();
                 let prices = seg.chooser.prices();
-                let cost = ledger::estimate(prices, to.cost, &victim, self.ctx.sb.segs_per_sec);
+                let alone = !self.ctx.changed.load(Ordering::Acquire);
+                let checkpoint = if alone { ledger::checkpoint(prices) } else { 0 };
+                let cost = checkpoint + ledger::estimate(prices, to.cost, &victim, self.ctx.sb.segs_per_sec);
                 if std::env::var("JDBG").is_ok() { let a=ledger.account(prices, &self.done(&seg)); eprintln!("DBG t={now} valid={} cost={} use={} saved={} spent={} free={} {:?}", victim.valid, cost/1_000_000, a.in_use/1_000_000, a.saved/1_000_000, a.spent/1_000_000, seg.free_soon(), self.done(&seg).saved); }
                 if !ledger.allows(cost, &ledger.account(prices, &self.done(&seg))) {
                     return None;

@@ -7,8 +7,7 @@
 //! J_clean <= J_use / 50 + J_saved
 //! ```
 //!
-//! *J_use* is what all requests cost by the prices of the device, except those of cleaning; flushes are left out.
-//! *J_saved* is what the requests of users' blocks and their nodes would have cost more on the same volume without
+//! *J_use* is what all requests cost by the prices of the device, except those of cleaning. *J_saved* is what the requests of users' blocks and their nodes would have cost more on the same volume without
 //! cleaning: a copy of the segments that nobody cleans tells ([`crate::segment::shadow`]). It is negative if the
 //! cleaned volume needs more requests. So a volume that is used as before pays its cleaning from what earlier cleaning
 //! saved, and one that is not loses at most 2 %, whatever comes. (The rule is that of conservative exploration: Wu,
@@ -71,10 +70,16 @@ fn times(n: u64, price: u64) -> u128 {
 }
 
 fn price(prices: &Prices, requests: Counts) -> u128 {
-    let Counts { reads, writes, blocks_read, blocks_written, discards, .. } = requests;
+    let Counts { reads, writes, blocks_read, blocks_written, discards, flushes, .. } = requests;
     times(reads.saturating_add(writes).saturating_add(discards), prices.request)
         + times(blocks_read, prices.read_block)
         + times(blocks_written, prices.write_block_sequential)
+        + times(flushes, prices.flush)
+}
+
+/// What a checkpoint costs that only cleaning needs: pack, tables and nodes, between three flushes.
+pub(crate) fn checkpoint(prices: &Prices) -> u128 {
+    times(6, prices.request) + times(8, prices.write_block_sequential) + times(3, prices.flush)
 }
 
 /// What a segment's summary costs that is read when a log continues in its holes, and written when it leaves; about as

@@ -38,6 +38,12 @@ fn of_flash(d: &FlashSpec, cpu: Energy, block: Energy, wait: impl Fn(Nanos) -> E
         write_block_sequential: write,
         write_block_random: write,
         request: (cpu + link.request_energy.value + wait(request)).0,
+        // The rest of a page is padded, half of one on average, and the flush waits for its programming.
+        flush: (cpu
+            + d.flush_energy.value
+            + nand.program_energy.value.of(nand.page.value / 2)
+            + wait(Nanos(d.flush.value.0 + mean(&nand.program))))
+        .0,
         copy_inside: (nand.read_energy.value.of(4096)
             + nand.program_energy.value.of(4096)
             + wait(Nanos(row / row_blocks.max(1))))
@@ -58,6 +64,7 @@ fn of_disk(d: &DiskSpec, cpu: Energy, block: Energy, wait: impl Fn(Nanos) -> Ene
         write_block_sequential: write.0,
         write_block_random: (write + far).0,
         request: (cpu + d.idle_power.value.over(d.request.value) + wait(d.request.value)).0,
+        flush: (cpu + d.idle_power.value.over(half_turn) + wait(half_turn)).0,
         copy_inside: 0,
         spare: 0,
     }
@@ -81,6 +88,7 @@ mod tests {
             write_block_sequential: rounded(phone.write_block_sequential),
             write_block_random: rounded(phone.write_block_random),
             request: rounded(phone.request),
+            flush: rounded(phone.flush),
             copy_inside: rounded(phone.copy_inside),
             spare: phone.spare,
         };

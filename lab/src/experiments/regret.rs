@@ -9,11 +9,12 @@
 //! its number only, so `--set first=N --set courses=1` repeats it. Left out on purpose: the work after, which free
 //! segments are kept for ([`super::worth`]).
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use device::Rng;
 use device::energy::Energy;
-use device::energy::profile::Profile;
+use device::energy::profile::{DeviceSpec, Profile};
 use f2fs::MountOptions;
 use f2fs::gc::settings::Settings;
 use schemars::JsonSchema;
@@ -42,6 +43,9 @@ pub(super) struct Parameters {
     fill_percent: u64,
     /// MiB that a course gradually replaces.
     live_mib: u64,
+    /// The flash has so much spare room that it never copies: joules do not depend on when it cleans itself.
+    #[serde(default)]
+    roomy: bool,
     /// The number of the first course.
     first: u64,
     /// The number of courses.
@@ -119,6 +123,10 @@ impl Course {
     fn follow(&self, bench: &Bench, p: &Parameters, gc: Settings, progress: &Progress<'_>) -> Result<(Vec<Energy>, Phase, Cleaned), LabError> {
         let volume = bench.f2fs()?;
         let mut user = User::begin(bench, self.work, p.live_mib, self.seed)?;
+        if std::env::var("JPLACEBO").is_ok() && gc.on {
+            let ino = bench.file("placebo")?;
+            bench.write_whole(ino, 1 << 16, 1)?;
+        }
         volume.sync()?;
         volume.forget_past();
         let mut rng = Rng::new(self.seed);
@@ -126,7 +134,7 @@ impl Course {
         let phase = bench.measure("use", self.uses, progress, |recorder| {
             let mut bytes = 0;
             for n in 0..self.uses {
-                volume.set_cleaning(gc);
+                volume.set_cleaning(if std::env::var("JPLACEBO").is_ok() { cleaned::never(gc.policy) } else { gc });
                 if matches!(self.shape, Shape::Emptied) && n == self.uses / 2 {
                     volume.unlink(volume.root(), b"ballast")?;
                 }
@@ -172,9 +180,13 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         intervals: f2fs::gc::settings::Intervals::of(policy),
         ..Settings::default()
     };
+    let mut profile = Cow::Borrowed(profile);
+    if let (true, DeviceSpec::Flash(flash)) = (p.roomy, &mut profile.to_mut().device) {
+        flash.nand.spare.value = 100.0;
+    }
     let none = cleaned::never(policy);
     let options = MountOptions { gc: none, ..MountOptions::default() };
-    let (mut bench, (mut phases, histograms)) = given.bench(profile, job, options.clone(), &progress.part(0, 10))?;
+    let (mut bench, (mut phases, histograms)) = given.bench(&profile, job, options.clone(), &progress.part(0, 10))?;
     let s = bench.f2fs()?.statfs()?;
     let live = (100 * (p.live_mib << 20)).div_ceil(s.blocks * device::BLOCK as u64);
     fill(&bench, p.fill_percent.saturating_sub(live), job.seed)?;
@@ -193,6 +205,16 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         let all = with.iter().zip(&without).map(|(with, without)| excess(*with, *without));
         let regret = all.clone().fold(0.0, f64::max);
         if std::env::var("JDBG").is_ok() {
+            if std::env::var("JDBG").is_ok_and(|v| v == "2") {
+                for (n, (a, b)) in with.iter().zip(&without).enumerate() {
+                    eprintln!("USE {n} without {:.4} with {:.4} diff {:.4} mJ {:.2} %", b.joules(), a.joules(), 1e3 * (a.joules() - b.joules()), excess(*a, *b));
+                }
+                for c in f2fs::cause::Cause::ALL {
+                    let (a, b) = (control.cause(*c as u8).joules(), phase.cause(*c as u8).joules());
+                    if (a - b).abs() > 1e-4 { eprintln!("   {} {:.2} {:.2} mJ", c.text(), a * 1e3, b * 1e3); }
+                }
+                for (k, v) in &control.counters { if phase.counters[k] != *v { eprintln!("   {k} {v} {}", phase.counters[k]); } }
+            }
             eprintln!("COURSE {number} regret {regret:.2} end {:.2} cleaned {} moved {} {course:?}", all.clone().last().unwrap_or_default(), cleaned.sections, cleaned.moved);
         }
         if regret > worst.0 {
