@@ -102,12 +102,12 @@ impl Cleaning {
                 if self.logs.pressure.data.load(Ordering::Relaxed) > 0 {
                     break;
                 }
-                self.on_account(|| self.holding_off(|| self.checkpoint(Reason::Running)))?;
+                self.on_account(|| self.holding_off(|| self.checkpoint(Reason::Running)).map(|()| true))?;
             }
         }
         if found && at_rest && settings.policy == Policy::Joule && !self.ctx.used.load(Ordering::Relaxed) {
             // Only cleaning needs a checkpoint: now, while the device is awake, and not at the next commit.
-            self.on_account(|| self.holding_off(|| self.checkpoint(Reason::Running)))?;
+            self.on_account(|| self.holding_off(|| self.checkpoint(Reason::Running)).map(|()| true))?;
         }
         Ok(found)
     }
@@ -187,11 +187,14 @@ impl Cleaning {
         self.cleaner.ledger.lock().account(seg.chooser.prices(), &self.done(&seg))
     }
 
-    /// Does background work, and enters what it cost. Requests of others meanwhile count, too: the volume was idle when
-    /// it began.
-    fn on_account<T>(&self, work: impl FnOnce() -> T) -> T {
+    /// Does background work, and enters what it cost if it did anything. Requests of others meanwhile count, too: the
+    /// volume was idle when it began.
+    fn on_account(&self, work: impl FnOnce() -> Result<bool>) -> Result<bool> {
         let from = self.ctx.requests.snapshot().total();
         let out = work();
+        if matches!(out, Ok(false)) {
+            return out;
+        }
         let requests = self.ctx.requests.snapshot().total() - from;
         let seg = self.logs.seg.lock();
         self.cleaner.ledger.lock().enter(seg.chooser.prices(), requests);
@@ -219,7 +222,7 @@ impl Cleaning {
                 let alone = !self.ctx.changed.load(Ordering::Acquire);
                 let checkpoint = if alone { ledger::checkpoint(prices) } else { 0 };
                 let cost = checkpoint + ledger::estimate(prices, to.cost, &victim, self.ctx.sb.segs_per_sec);
-                if std::env::var("JDBG").is_ok() { let a=ledger.account(prices, &self.done(&seg)); eprintln!("DBG t={now} valid={} cost={} use={} saved={} spent={} free={} {:?}", victim.valid, cost/1_000_000, a.in_use/1_000_000, a.saved/1_000_000, a.spent/1_000_000, seg.free_soon(), self.done(&seg).saved); }
+                if std::env::var("JDBG").is_ok() { let a=ledger.account(prices, &self.done(&seg)); eprintln!("DBG t={now} valid={} cost={} use={} saved={} spent={} est={} free={} {:?}", victim.valid, cost/1_000_000, a.in_use/1_000_000, a.saved/1_000_000, a.spent/1_000_000, ledger.estimated/1_000_000, seg.free_soon(), self.done(&seg).saved); }
                 if !ledger.allows(cost, &ledger.account(prices, &self.done(&seg))) {
                     return None;
                 }
