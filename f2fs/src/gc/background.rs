@@ -90,7 +90,7 @@ impl Cleaning {
         let at_rest = !self.ctx.changed.load(Ordering::Acquire);
         let mut found = false;
         for _ in 0..settings.pace.sections.saturating_mul(Pace::VICTIMS).max(1) {
-            if !self.files.host_allows_cleaning() || !self.on_account(|| self.clean_in_background(settings))? {
+            if !self.files.host_allows_cleaning() || !self.clean_in_background(settings)? {
                 break;
             }
             found = true;
@@ -128,6 +128,10 @@ impl Cleaning {
 
     /// Cleans one section in steps, between which other operations run; false if no section is worth cleaning.
     pub(crate) fn clean_in_background(&self, settings: &Settings) -> Result<bool> {
+        self.on_account(|| self.empty_a_section(settings))
+    }
+
+    fn empty_a_section(&self, settings: &Settings) -> Result<bool> {
         self.ctx.check_writable()?;
         // The first change since the mount costs a checkpoint; under the policy that weighs whether cleaning pays, it
         // waits for a section worth cleaning.
@@ -222,7 +226,6 @@ impl Cleaning {
                 let alone = !self.ctx.changed.load(Ordering::Acquire);
                 let checkpoint = if alone { ledger::checkpoint(prices) } else { 0 };
                 let cost = checkpoint + ledger::estimate(prices, to.cost, &victim, self.ctx.sb.segs_per_sec);
-                if std::env::var("JDBG").is_ok() { let a=ledger.account(prices, &self.done(&seg)); eprintln!("DBG t={now} valid={} cost={} use={} saved={} spent={} est={} free={} {:?}", victim.valid, cost/1_000_000, a.in_use/1_000_000, a.saved/1_000_000, a.spent/1_000_000, ledger.estimated/1_000_000, seg.free_soon(), self.done(&seg).saved); }
                 if !ledger.allows(cost, &ledger.account(prices, &self.done(&seg))) {
                     return None;
                 }

@@ -35,7 +35,7 @@ pub(crate) struct Ledger {
     /// What cleaning cost, in pJ.
     spent: u128,
     /// What it was estimated to cost.
-    pub estimated: u128,
+    estimated: u128,
     sections: u64,
     /// Requests of cleaning.
     requests: Counts,
@@ -119,7 +119,7 @@ impl Ledger {
         let (spent, estimated) = (account.spent.saturating_add(estimate), self.estimated.saturating_add(estimate));
         let expected = estimate.saturating_mul(spent) / estimated.max(1);
         let allowed = (account.in_use / PART).cast_signed() + account.saved;
-        std::env::var("JNOLEDGER").is_ok() || account.spent.saturating_add(expected).cast_signed() <= allowed
+        account.spent.saturating_add(expected).cast_signed() <= allowed
     }
 
     /// A section is cleaned that is estimated to cost this much, in pJ.
@@ -132,5 +132,93 @@ impl Ledger {
     pub fn enter(&mut self, prices: &Prices, requests: Counts) {
         self.requests = self.requests + requests;
         self.spent += price(prices, requests);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PRICES: Prices = Prices {
+        read_block: 1,
+        write_block_sequential: 2,
+        write_block_random: 2,
+        request: 100,
+        flush: 1000,
+        copy_inside: 0,
+        spare: 0,
+    };
+
+    /// A volume that made this many write requests of a block.
+    fn used(writes: u64) -> Done {
+        let requests = Counts { writes, blocks_written: writes, ..Counts::default() };
+        Done { requests, ..Done::default() }
+    }
+
+    fn allows(ledger: &Ledger, estimate: u128, done: &Done) -> bool {
+        ledger.allows(estimate, &ledger.account(&PRICES, done))
+    }
+
+    #[test]
+    fn nothing_may_be_spent_before_the_volume_is_used_and_then_a_fiftieth_of_what_use_costs() {
+        let ledger = Ledger::default();
+        assert!(!allows(&ledger, 1, &Done::default()));
+        // 500 requests of 102 pJ.
+        assert!(allows(&ledger, 1020, &used(500)) && !allows(&ledger, 1021, &used(500)));
+        // What was before the account does not count.
+        assert!(!allows(&Ledger::none_after(&used(500)), 1, &used(500)));
+    }
+
+    #[test]
+    fn what_cleaning_saved_may_be_spent_again_and_what_it_cost_the_logs_may_not() {
+        let saved = |requests, opened| Done { saved: Saved { requests, opened }, ..used(500) };
+        let ledger = Ledger::default();
+        assert!(allows(&ledger, 1220, &saved(2, 0)) && !allows(&ledger, 1221, &saved(2, 0)));
+        assert!(allows(&ledger, 820, &saved(-2, 0)) && !allows(&ledger, 821, &saved(-2, 0)));
+        // Two requests, a block read and one written.
+        assert!(allows(&ledger, 1223, &saved(0, 1)) && !allows(&ledger, 1224, &saved(0, 1)));
+        assert!(!allows(&ledger, 1, &saved(-11, 0)));
+    }
+
+    #[test]
+    fn what_cleaning_requested_is_spent_and_no_use() {
+        let mut ledger = Ledger::default();
+        ledger.begin(500);
+        let of_cleaning = Counts { reads: 1, blocks_read: 7, writes: 1, blocks_written: 9, flushes: 1, ..Counts::default() };
+        ledger.enter(&PRICES, of_cleaning);
+        let done = Done { requests: used(500).requests + of_cleaning, ..Done::default() };
+        let account = ledger.account(&PRICES, &done);
+        // Later: the section's entries in the tables, its discard, and the nodes.
+        let later = 203 + 100;
+        assert_eq!((account.in_use, account.spent), (51_000 - later, 100 + 7 + 100 + 18 + 1000 + later));
+        let nodes = Placing { moved_nodes: 10, ..Placing::default() };
+        let more = ledger.account(&PRICES, &Done { placing: nodes, ..done });
+        assert_eq!((more.in_use + 20, more.spent), (account.in_use, account.spent + 20));
+    }
+
+    #[test]
+    fn estimates_grow_if_sections_cost_more_than_was_estimated_and_shrink_if_they_cost_less() {
+        for (estimated, cost) in [(100, 1000), (1000, 100)] {
+            let mut ledger = Ledger { spent: cost, ..Ledger::default() };
+            ledger.begin(estimated);
+            let account = Account { in_use: 50 * 2000, saved: 0, spent: cost };
+            let most = (1..3000).take_while(|n| ledger.allows(*n, &account)).count();
+            // The last estimate counts as much as those before.
+            assert_eq!(cost > estimated, most < 1000, "{most}");
+        }
+    }
+
+    #[test]
+    fn absurd_numbers_do_no_harm() {
+        let all = u64::MAX;
+        let prices =
+            Prices { read_block: all, write_block_sequential: all, write_block_random: all, request: all, flush: all, ..PRICES };
+        let requests = Counts { reads: all, writes: all, blocks_read: all, flushes: all, ..Counts::default() };
+        let saved = Saved { requests: i64::MIN, opened: i64::MIN };
+        let mut ledger = Ledger::default();
+        ledger.begin(u128::from(all));
+        ledger.enter(&prices, requests);
+        let account = ledger.account(&prices, &Done { requests, saved, ..Done::default() });
+        assert!(!ledger.allows(u128::from(all), &account));
     }
 }
