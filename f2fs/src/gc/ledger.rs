@@ -72,9 +72,9 @@ fn times(n: u64, price: u64) -> u128 {
 fn price(prices: &Prices, requests: Counts) -> u128 {
     let Counts { reads, writes, blocks_read, blocks_written, discards, flushes, .. } = requests;
     times(reads.saturating_add(writes).saturating_add(discards), prices.request)
-        + times(blocks_read, prices.read_block)
-        + times(blocks_written, prices.write_block_sequential)
-        + times(flushes, prices.flush)
+        .saturating_add(times(blocks_read, prices.read_block))
+        .saturating_add(times(blocks_written, prices.write_block_sequential))
+        .saturating_add(times(flushes, prices.flush))
 }
 
 /// What a checkpoint costs that only cleaning needs: pack, tables and nodes, between three flushes.
@@ -108,9 +108,12 @@ impl Ledger {
         let nodes = done.placing.moved_nodes.saturating_sub(self.before.placing.moved_nodes);
         let nodes = times(nodes, prices.write_block_sequential);
         let signed = |n: i64, price: u128| i128::from(n).saturating_mul(price.cast_signed());
-        let saved = signed(done.saved.requests, prices.far().into()) + signed(done.saved.opened, summary(prices));
-        let later = (summary(prices) + u128::from(prices.request)) * u128::from(self.sections) + nodes;
-        Account { in_use: price(prices, used).saturating_sub(later), saved, spent: self.spent + later }
+        let saved = signed(done.saved.requests, prices.far().into());
+        let saved = saved.saturating_add(signed(done.saved.opened, summary(prices)));
+        let each = summary(prices) + u128::from(prices.request);
+        let later = each.saturating_mul(self.sections.into()).saturating_add(nodes);
+        let spent = self.spent.saturating_add(later);
+        Account { in_use: price(prices, used).saturating_sub(later), saved, spent }
     }
 
     /// True if the account allows a section that is estimated to cost this much, in pJ.
@@ -118,8 +121,8 @@ impl Ledger {
         // What the sections until now cost for what they were estimated to cost.
         let (spent, estimated) = (account.spent.saturating_add(estimate), self.estimated.saturating_add(estimate));
         let expected = estimate.saturating_mul(spent) / estimated.max(1);
-        let allowed = (account.in_use / PART).cast_signed() + account.saved;
-        account.spent.saturating_add(expected).cast_signed() <= allowed
+        let allowed = (account.in_use / PART).cast_signed().saturating_add(account.saved);
+        account.spent.saturating_add(expected).min(i128::MAX.cast_unsigned()).cast_signed() <= allowed
     }
 
     /// A section is cleaned that is estimated to cost this much, in pJ.
@@ -131,7 +134,7 @@ impl Ledger {
     /// Enters requests of cleaning.
     pub fn enter(&mut self, prices: &Prices, requests: Counts) {
         self.requests = self.requests + requests;
-        self.spent += price(prices, requests);
+        self.spent = self.spent.saturating_add(price(prices, requests));
     }
 }
 
