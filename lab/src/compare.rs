@@ -71,6 +71,7 @@ mod tests {
             bytes: 0,
             took: Nanos(0),
             spent: vec![],
+            range: None,
             operations: vec![],
             owners: vec![],
             owned: vec![],
@@ -81,6 +82,7 @@ mod tests {
             writes_at: vec![],
             measures: [("energy".to_owned(), Measure { value, unit: "mJ".into() })].into(),
             account: Default::default(),
+            sums: Default::default(),
         }
     }
 
@@ -93,6 +95,7 @@ mod tests {
             phases: vec![phase("read", read), phase("write", write)],
             histograms: vec![],
             costs: None,
+            draws: None,
         };
         Outcome {
             experiment: "x".into(),

@@ -150,6 +150,7 @@ pub fn of_recordings(dir: &Path) -> Result<String, NotKept> {
 /// An outcome's measurements, to be stored; `recordings` is the fingerprint of the recordings.
 pub fn of(experiment: &Experiment, outcome: &Outcome, recordings: String) -> Result<Kept, NotKept> {
     as_planned(experiment, outcome)?;
+    let outcome = &outcome.with_seeds(&experiment.plan.seeds);
     let rows = compare(&experiment.paper, outcome).into_iter().map(|c| {
         let claim = &c.claim;
         let missing = if c.ours.is_some() { String::new() } else { skipped(experiment, outcome, claim)? };
@@ -168,7 +169,7 @@ pub fn of(experiment: &Experiment, outcome: &Outcome, recordings: String) -> Res
     Ok(Kept { of: Some(Origin { plan: of_plan(experiment)?, recordings }), rows })
 }
 
-/// Checks that an outcome is exactly the whole plan.
+/// Checks that an outcome is exactly the whole plan, apart from further seeds.
 pub fn as_planned(experiment: &Experiment, outcome: &Outcome) -> Result<(), NotKept> {
     let differs = |what: String| NotKept::NotThePlan { experiment: experiment.name.clone(), what };
     if outcome.quick {
@@ -187,7 +188,7 @@ pub fn as_planned(experiment: &Experiment, outcome: &Outcome) -> Result<(), NotK
             )));
         }
     }
-    match outcome.variants.iter().find(|v| !jobs.iter().any(|j| is_it(j, v))) {
+    match outcome.with_seeds(&experiment.plan.seeds).variants.iter().find(|v| !jobs.iter().any(|j| is_it(j, v))) {
         Some(v) => Err(differs(format!("variant {}, seed {}, ran differently", v.name, v.seed))),
         None => Ok(()),
     }
