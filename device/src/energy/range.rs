@@ -128,6 +128,11 @@ impl Draws {
         Draws(totals)
     }
 
+    /// The total in each draw, in picojoules.
+    pub fn totals(&self) -> &[f64] {
+        &self.0
+    }
+
     /// Adds another run's total.
     pub fn add(&mut self, other: &Draws) {
         self.0.iter_mut().zip(&other.0).for_each(|(sum, more)| *sum += more);

@@ -4,8 +4,8 @@
 //! counts their energy. Left out: the time saved when incompressible contents are given up early, and levels of
 //! Zstandard.
 
-use device::energy::{Nanos, Work};
 use device::energy::profile::{HostSpec, Profile};
+use device::energy::{Nanos, Work};
 use format::compress::{Algorithm, Method};
 
 /// Times for one block of uncompressed contents, by LZO or LZ4 and by Zstandard.

@@ -164,13 +164,21 @@ impl Deltas {
             let at = Page { inode: node, block: index, place: &place, index: &known };
             let made = match study.alone {
                 true => {
-                    self.ctx.compute(Work::DeltaEncode, self.ctx.options.delta_costs.encode, Cause::DeltaEncode.of(node.ino));
+                    self.ctx.compute(
+                        Work::DeltaEncode,
+                        self.ctx.options.delta_costs.encode,
+                        Cause::DeltaEncode.of(node.ino),
+                    );
                     delta::codec::encode_alone(page, limit).map(|payload| (Codec::Alone, payload))
                 }
                 false => {
                     let Ok(Some(base)) = self.base_of(at) else { continue };
                     let mut payload = Vec::new();
-                    self.ctx.compute(Work::DeltaEncode, self.ctx.options.delta_costs.encode, Cause::DeltaEncode.of(node.ino));
+                    self.ctx.compute(
+                        Work::DeltaEncode,
+                        self.ctx.options.delta_costs.encode,
+                        Cause::DeltaEncode.of(node.ino),
+                    );
                     delta::codec::encode(&base, page, limit, &mut payload).map(|codec| (codec, payload))
                 }
             };
