@@ -130,8 +130,12 @@ def _depends(pairs: Sequence[tuple[dict[str, Any], dict[str, Any]]], prices: Pri
     """Whether nine of ten draws of the profile's numbers include a difference of 0."""
     if any(row["key"] not in prices for pair in pairs for row in pair):
         return False
-    of, controls = (sum(prices[pair[side]["key"]].to_numpy(dtype=float) for pair in pairs) for side in (0, 1))
-    changes = sorted(of / controls - 1.0)
+
+    def total(side: int) -> pd.Series[float]:
+        each = [prices[pair[side]["key"]].reset_index(drop=True).astype("float64") for pair in pairs]
+        return pd.concat(each, axis=1).sum(axis=1)
+
+    changes = (total(0) / total(1) - 1.0).sort_values().tolist()
     twentieth = len(changes) // 20
     return bool(changes[twentieth] <= 0.0 <= changes[-1 - twentieth])
 
