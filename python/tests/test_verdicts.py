@@ -20,7 +20,7 @@ from joulefs._verdict import _quantile, of_program, of_runs
         {"delta": ["off", "on"]},
         {"seed": [1, 2]},
         # A price that turns the sign.
-        {"delta": ["off", "on"], "cold": True, "assume": {"host.cpu_busy": "30W"}},
+        {"delta": ["off", "on"], "cold": True, "assume": {"host.cpu_busy": "2W"}},
     ],
 )
 def test_runs_are_judged_as_the_program_judges_them(options: jf.Options) -> None:
