@@ -97,11 +97,10 @@ impl Outcome {
         if several { format!("{} (seed {})", v.name, v.seed) } else { v.name.clone() }
     }
 
-    /// The results of these seeds.
-    pub fn with_seeds(&self, seeds: &[u64]) -> Outcome {
-        let mut out = self.clone();
-        out.variants.retain(|v| seeds.contains(&v.seed));
-        out
+    /// The variants with their first seed.
+    pub fn first_of_each(&self) -> impl Iterator<Item = &VariantResult> {
+        let is_first = |n: usize| self.variants[..n].iter().all(|v| v.name != self.variants[n].name);
+        self.variants.iter().enumerate().filter(move |(n, _)| is_first(*n)).map(|(_, v)| v)
     }
 
     /// Every phase with its variant.

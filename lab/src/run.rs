@@ -85,7 +85,8 @@ pub fn run(
         skipped: left_out.into_iter().map(skipped).collect(),
         compared: Vec::new(),
     };
-    outcome.compared = compare(&experiment.paper, &outcome);
+    let seeds = changes.seed.map_or_else(|| experiment.plan.seeds.clone(), |seed| vec![seed]);
+    outcome.compared = compare(&experiment.paper, &outcome, &seeds);
     Ok(outcome)
 }
 

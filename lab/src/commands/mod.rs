@@ -355,9 +355,7 @@ fn store(result: &Stored<'_>, results: &Path) -> Result<PathBuf, Failure> {
     Ok(file)
 }
 
-fn print_outcome(all: &Outcome, Compared { verdicts, runs }: &Compared<'_>, file: &Path) {
-    // The other seeds are in the comparison.
-    let outcome = &all.with_seeds(&all.variants.first().map(|v| v.seed).into_iter().collect::<Vec<_>>());
+fn print_outcome(outcome: &Outcome, Compared { verdicts, runs }: &Compared<'_>, file: &Path) {
     output::line(&format!("{}: {}", outcome.experiment, outcome.title));
     let numbers = ["paper", "here", "difference"].map(table::number);
     let mut compared = Table::new([table::text("")].into_iter().chain(numbers).chain([table::text("where")]));
@@ -371,7 +369,8 @@ fn print_outcome(all: &Outcome, Compared { verdicts, runs }: &Compared<'_>, file
     }
     let numbers = ["energy", "its range", "CPU", "DRAM", "storage", "board", "time"].map(table::number);
     let mut spent = Table::new(["variant", "phase"].map(table::text).into_iter().chain(numbers));
-    for (v, p) in outcome.phases() {
+    // The other seeds are in the comparison.
+    for (v, p) in outcome.first_of_each().flat_map(|v| v.phases.iter().map(move |p| (v, p))) {
         let parts = device::energy::Component::ALL.map(|c| p.component(c).to_string());
         let time = format!("{:.3} s", p.took.0 as f64 / 1e9);
         let range = p.range.map_or(String::new(), |[low, high]| Range { low, high }.to_string());

@@ -91,7 +91,9 @@ fn agrees(room: &Room, experiment: &str, options: &[&str]) -> Vec<Row> {
         fs::read_dir(&dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
     assert_eq!(
         there,
-        ["energy", "latency", "measures", "runs", "timeline"].map(|name| format!("{name}.parquet")).into()
+        ["comparison", "energy", "latency", "measures", "runs", "timeline"]
+            .map(|name| format!("{name}.parquet"))
+            .into()
     );
     runs
 }
