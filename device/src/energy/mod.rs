@@ -6,6 +6,7 @@
 //!
 //! Left out: durations, and the internal work of a device ([`crate::model`]).
 
+mod drawn;
 mod ledger;
 mod meter;
 pub mod nvme;

@@ -5,10 +5,10 @@
 //! device spends besides pauses (it waits while it works for itself) is priced at its power while ready. Left out: that a
 //! request which wakes the device comes later if waking takes longer.
 
+use super::drawn::{Numbers, Term};
 use super::ledger::Ledger;
 use super::pauses::Class;
 use super::profile::{DeviceSpec, Profile};
-use super::range::{Numbers, Term};
 use super::units::{Energy, Part};
 
 /// A state that the device enters while it waits: the names of its numbers, and where their energies are booked.
