@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::typed::{done, joulefs, misused, refused};
 
@@ -199,6 +199,20 @@ fn a_report_that_is_none_is_refused_by_its_name() {
 }
 
 #[test]
+fn the_numbers_of_a_profile_in_json_have_their_ranges() {
+    let shown: Value = serde_json::from_str(&done(&["energy", "show", "kirin9000-ufs31", "--json"])).unwrap();
+    let (host, device) = (&shown["host"], &shown["device"]);
+    let encode = &host["delta_encode"];
+    assert_eq!(
+        encode["range"],
+        json!([encode["value"].as_f64().unwrap() / 2.0, encode["value"].as_f64().unwrap() * 2.0])
+    );
+    assert_eq!(device["idle"][0]["power"]["range"], json!([0.0, 5.0]), "its own");
+    assert!(device["nand"]["program"][1]["range"][1].as_f64() > device["nand"]["program"][1]["value"].as_f64());
+    assert_eq!((&device["nand"]["dies"]["range"], &device["size"]["range"]), (&Value::Null, &Value::Null));
+}
+
+#[test]
 fn a_table_of_loads_gives_a_profile_whose_watts_are_those_of_the_loads() {
     let place = tempfile::tempdir().unwrap();
     let out = place.path().join("mine.toml");
@@ -214,11 +228,15 @@ fn a_table_of_loads_gives_a_profile_whose_watts_are_those_of_the_loads() {
     let shown = done(&["energy", "show", out.to_str().unwrap()]);
     assert!(
         shown.starts_with(
-            "mine: watts at measured loads; size, chips and times of requests are those of samsung-970evoplus"
+            "mine: samsung-980pro: prices fitted to the watts of 9 loads; size, chips and times of requests are those of \
+             samsung-970evoplus"
         ),
         "{shown}"
     );
     std::fs::write(place.path().join("few.csv"), "load,way,bytes,per_second,watts\nread,read,4096,1000,2\n").unwrap();
     let few = place.path().join("few.csv");
     refused(&["energy", "fit", few.to_str().unwrap()], &["too few loads (1)", "at least 2"]);
+    // The column's name is misspelled, so the table is known by the others.
+    std::fs::write(&few, "load,way,bytes,per_second,power\nread,read,4096,1000,2\n").unwrap();
+    refused(&["energy", "fit", few.to_str().unwrap()], &["few.csv: no column watts"]);
 }

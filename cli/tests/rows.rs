@@ -82,7 +82,7 @@ fn agrees(recording: &str, options: &[&str]) -> Vec<Row> {
         }
     }
     let left = fs::read_dir(&dir).unwrap().flatten().map(|e| e.file_name().into_string().unwrap());
-    let mut files = vec!["energy", "latency", "runs", "timeline"];
+    let mut files = vec!["energy", "latency", "prices", "runs", "timeline"];
     if let Some(comparison) = answer["comparison"].as_array() {
         files.push("comparison");
         let judged = rows(&dir, "comparison");
@@ -96,9 +96,15 @@ fn agrees(recording: &str, options: &[&str]) -> Vec<Row> {
     }
     let files = files.iter().map(|name| format!("{name}.parquet"));
     assert_eq!(left.collect::<BTreeSet<_>>(), files.collect());
+    let prices = rows(&dir, "prices");
     for (run, variant) in runs.iter().zip(&variants) {
         let limits = ["range_low_pj", "range_high_pj"].map(|name| whole(run, name));
         assert_eq!(serde_json::json!(limits), variant["range_pj"]);
+        // Nine in ten draws lie between them.
+        let own = prices.iter().filter(|row| text(row, "key") == text(run, "key")).map(|row| whole(row, "pj"));
+        let mut draws: Vec<u64> = own.collect();
+        draws.sort_unstable();
+        assert_eq!((draws.len(), [draws[100], draws[1899]]), (2000, limits));
     }
     runs
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use device::energy::profile::{Profile, ProfileError, SHIPPED};
-use device::energy::{Bill, Component, Energy, Ledger, Meter, Nanos, Operation, Part, Purpose};
+use device::energy::{Bill, Component, Energy, Ledger, Meter, Nanos, Operation, Part, Purpose, Work};
 use device::model::{self, Pace, Simulated};
 use device::{BLOCK, BlockDevice, Counting, Lba, Memory, Tag, Time, VirtualClock};
 
@@ -58,7 +58,7 @@ fn spend(meter: &Meter, rng: &mut device::Rng, bill: &mut Bill) {
     let owners: Vec<u64> = (0..rng.below(9)).map(|_| rng.below(50)).collect();
     let (took, operation) = (Nanos(rng.below(1_000_000)), Operation::ALL[rng.index(5)]);
     match rng.below(5) {
-        0 => meter.work(tag, took, took, bill),
+        0 => meter.work(Work::Program, tag, took, took, bill),
         1 => meter.time(Operation::Idle, Tag::default(), took, bill),
         2 => meter.share(operation, tag, &owners, Energy(rng.below(1 << 30))),
         3 => meter.request_for(operation, tag, &owners, rng.below(99), took, bill),

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use device::clock::{Clock, Time};
-use device::energy::Nanos;
+use device::energy::{Nanos, Work};
 use device::{BlockDevice, Counting, Tag};
 use format::superblock::{Features, SuperBlock};
 use format::{Block, BlockAddr, Ino};
@@ -103,9 +103,9 @@ impl Context {
     }
 
     /// Counts computation on the meter, if there is one.
-    pub(crate) fn compute(&self, busy: Nanos, tag: Tag) {
+    pub(crate) fn compute(&self, work: Work, busy: Nanos, tag: Tag) {
         if let Some(processor) = &self.options.processor {
-            processor.compute(busy, tag);
+            processor.compute(work, busy, tag);
         }
     }
 

@@ -1,25 +1,29 @@
 //! Which of our numbers corresponds to a published one?
 
 use crate::claim::{Claim, Comparison, How};
-use crate::result::Outcome;
+use crate::result::{Outcome, VariantResult};
+use sim::result::Phase;
+
+/// Phases with their variants.
+type Phases<'a> = [(&'a VariantResult, &'a Phase)];
 
 /// Our number, calculated from the measurements.
-fn answer(claim: &Claim, outcome: &Outcome) -> Option<f64> {
+fn answer(claim: &Claim, phases: &Phases<'_>) -> Option<f64> {
     if claim.how == How::MeanIncrease {
-        return mean_increase(claim, outcome);
+        return mean_increase(claim, phases);
     }
-    let of = mean(claim, outcome, &claim.of)?;
+    let of = mean(claim, phases, &claim.of)?;
     match claim.how {
         How::Mean | How::AtMost => Some(of),
-        How::Difference => Some(of - mean(claim, outcome, &claim.over)?),
-        How::Ratio => Some(of / mean(claim, outcome, &claim.over)?),
-        How::Increase | How::MeanIncrease => Some(100.0 * (of / mean(claim, outcome, &claim.over)? - 1.0)),
+        How::Difference => Some(of - mean(claim, phases, &claim.over)?),
+        How::Ratio => Some(of / mean(claim, phases, &claim.over)?),
+        How::Increase | How::MeanIncrease => Some(100.0 * (of / mean(claim, phases, &claim.over)? - 1.0)),
     }
 }
 
-fn mean(claim: &Claim, outcome: &Outcome, select: &str) -> Option<f64> {
-    let found: Vec<f64> = outcome
-        .phases()
+fn mean(claim: &Claim, phases: &Phases<'_>, select: &str) -> Option<f64> {
+    let found: Vec<f64> = phases
+        .iter()
         .filter(|(v, p)| selects(select, &v.name, &p.name))
         .filter_map(|(_, p)| p.measures.get(&claim.measure))
         .filter(|m| !matches!(claim.how, How::Mean | How::Difference) || m.unit == claim.unit)
@@ -28,13 +32,13 @@ fn mean(claim: &Claim, outcome: &Outcome, select: &str) -> Option<f64> {
     (!found.is_empty()).then(|| found.iter().sum::<f64>() / found.len() as f64)
 }
 
-fn mean_increase(claim: &Claim, outcome: &Outcome) -> Option<f64> {
+fn mean_increase(claim: &Claim, phases: &Phases<'_>) -> Option<f64> {
     let increase = |phase: &str| {
         let only = |select: &str| select.split_once('/').map(|(variant, _)| format!("{variant}/{phase}"));
-        let value = |select: &str| mean(claim, outcome, &only(select)?);
+        let value = |select: &str| mean(claim, phases, &only(select)?);
         Some(100.0 * (value(&claim.of)? / value(&claim.over)? - 1.0))
     };
-    let names = outcome.phases().filter(|(v, p)| selects(&claim.of, &v.name, &p.name)).map(|(_, p)| p.name.as_str());
+    let names = phases.iter().filter(|(v, p)| selects(&claim.of, &v.name, &p.name)).map(|(_, p)| p.name.as_str());
     let names: std::collections::BTreeSet<&str> = names.collect();
     let all: Vec<f64> = names.into_iter().filter_map(increase).collect();
     (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
@@ -48,9 +52,10 @@ pub(crate) fn selects(select: &str, variant: &str, phase: &str) -> bool {
     select.split('+').any(one)
 }
 
-/// Every published number of an experiment next to ours.
-pub fn compare(claims: &[Claim], outcome: &Outcome) -> Vec<Comparison> {
-    claims.iter().map(|c| Comparison { claim: c.clone(), ours: answer(c, outcome) }).collect()
+/// Every published number of an experiment next to ours, of these seeds: a repeated run has others, too.
+pub fn compare(claims: &[Claim], outcome: &Outcome, seeds: &[u64]) -> Vec<Comparison> {
+    let phases: Vec<_> = outcome.phases().filter(|(v, _)| seeds.contains(&v.seed)).collect();
+    claims.iter().map(|c| Comparison { claim: c.clone(), ours: answer(c, &phases) }).collect()
 }
 
 #[cfg(test)]
@@ -60,8 +65,7 @@ mod tests {
     use device::energy::Nanos;
 
     use super::*;
-    use crate::result::VariantResult;
-    use sim::result::{Measure, Phase};
+    use sim::result::Measure;
 
     fn phase(name: &str, value: f64) -> Phase {
         Phase {
@@ -71,6 +75,7 @@ mod tests {
             bytes: 0,
             took: Nanos(0),
             spent: vec![],
+            range: None,
             operations: vec![],
             owners: vec![],
             owned: vec![],
@@ -81,6 +86,7 @@ mod tests {
             writes_at: vec![],
             measures: [("energy".to_owned(), Measure { value, unit: "mJ".into() })].into(),
             account: Default::default(),
+            sums: Default::default(),
         }
     }
 
@@ -93,6 +99,7 @@ mod tests {
             phases: vec![phase("read", read), phase("write", write)],
             histograms: vec![],
             costs: None,
+            draws: None,
         };
         Outcome {
             experiment: "x".into(),
@@ -109,7 +116,7 @@ mod tests {
 
     fn ours(row: &str) -> Comparison {
         let claims = Claim::parse_all(&format!("{HEAD}{row}\n")).unwrap();
-        compare(&claims, &outcome()).remove(0)
+        compare(&claims, &outcome(), &[1]).remove(0)
     }
 
     #[test]
@@ -119,6 +126,17 @@ mod tests {
         assert_eq!(ours("q,3,mJ,T1,mean,energy,new/read,,").ours, Some(4.0));
         assert_eq!(ours("q,3,mJ,T1,mean,energy,n*/w*,,").ours, Some(20.0), "of names that begin so");
         assert_eq!(ours("q,3,mJ,T1,mean,energy,old/read + new/*,,").ours, Some(26.0 / 3.0), "of several");
+    }
+
+    #[test]
+    fn other_seeds_of_a_repeated_run_do_not_count() {
+        let mut outcome = outcome();
+        let mut other = outcome.variants[0].clone();
+        (other.seed, other.phases[0]) = (2, phase("read", 100.0));
+        outcome.variants.push(other);
+        let claims = Claim::parse_all(&format!("{HEAD}q,3,mJ,T1,mean,energy,old/read,,\n")).unwrap();
+        let ours = |seeds: &[u64]| compare(&claims, &outcome, seeds).remove(0).ours;
+        assert_eq!((ours(&[1]), ours(&[1, 2])), (Some(2.0), Some(51.0)));
     }
 
     #[test]
@@ -143,9 +161,9 @@ mod tests {
         // Reading costs five times as much, writing twice as much.
         let row = "q,90,%,T1,mean-increase,energy,new/*,old/*,";
         let claims = Claim::parse_all(&format!("{HEAD}{row}\n")).unwrap();
-        assert_eq!(compare(&claims, &outcome).remove(0).ours, Some(250.0));
+        assert_eq!(compare(&claims, &outcome, &[1]).remove(0).ours, Some(250.0));
         let claims = Claim::parse_all(&format!("{HEAD}{}\n", row.replace("mean-", ""))).unwrap();
-        assert_eq!(compare(&claims, &outcome).remove(0).ours, Some(150.0), "the sum's");
+        assert_eq!(compare(&claims, &outcome, &[1]).remove(0).ours, Some(150.0), "the sum's");
     }
 
     #[test]

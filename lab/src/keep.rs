@@ -150,10 +150,12 @@ pub fn of_recordings(dir: &Path) -> Result<String, NotKept> {
 /// An outcome's measurements, to be stored; `recordings` is the fingerprint of the recordings.
 pub fn of(experiment: &Experiment, outcome: &Outcome, recordings: String) -> Result<Kept, NotKept> {
     as_planned(experiment, outcome)?;
-    let rows = compare(&experiment.paper, outcome).into_iter().map(|c| {
+    let seeds = &experiment.plan.seeds;
+    let rows = compare(&experiment.paper, outcome, seeds).into_iter().map(|c| {
         let claim = &c.claim;
         let missing = if c.ours.is_some() { String::new() } else { skipped(experiment, outcome, claim)? };
-        let measured: Vec<_> = outcome.variants.iter().filter(|v| is_of(claim, v)).collect();
+        let own = outcome.variants.iter().filter(|v| seeds.contains(&v.seed));
+        let measured: Vec<_> = own.filter(|v| is_of(claim, v)).collect();
         Ok(Row {
             quantity: claim.quantity.clone(),
             ours: c.ours,
@@ -168,7 +170,7 @@ pub fn of(experiment: &Experiment, outcome: &Outcome, recordings: String) -> Res
     Ok(Kept { of: Some(Origin { plan: of_plan(experiment)?, recordings }), rows })
 }
 
-/// Checks that an outcome is exactly the whole plan.
+/// Checks that an outcome is exactly the whole plan, apart from further seeds.
 pub fn as_planned(experiment: &Experiment, outcome: &Outcome) -> Result<(), NotKept> {
     let differs = |what: String| NotKept::NotThePlan { experiment: experiment.name.clone(), what };
     if outcome.quick {
@@ -187,7 +189,8 @@ pub fn as_planned(experiment: &Experiment, outcome: &Outcome) -> Result<(), NotK
             )));
         }
     }
-    match outcome.variants.iter().find(|v| !jobs.iter().any(|j| is_it(j, v))) {
+    let mut own = outcome.variants.iter().filter(|v| experiment.plan.seeds.contains(&v.seed));
+    match own.find(|v| !jobs.iter().any(|j| is_it(j, v))) {
         Some(v) => Err(differs(format!("variant {}, seed {}, ran differently", v.name, v.seed))),
         None => Ok(()),
     }

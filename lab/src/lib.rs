@@ -11,6 +11,7 @@
 //! * [`published`]: every number that the papers publish, and our number for it.
 //! * [`control`]: a plan that compares cleaning policies has a variant without background cleaning; [`cost`]: what
 //!   cleaning and the work after it cost.
+//! * [`judged`]: variants next to their controls, and how sure the difference is.
 //! * [`report`]: one page of all results, with plots.
 //!
 //! Devices, volumes, aging and replaying are in `sim`.
@@ -24,6 +25,7 @@ pub mod cost;
 pub mod error;
 pub mod experiments;
 mod installed;
+pub mod judged;
 pub mod keep;
 pub mod kept;
 pub mod key;

@@ -7,6 +7,7 @@
 //! A plan names a *kind* of work ([`crate::experiments`]) and its parameters; it has no results.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use device::energy::profile::{Profile, ProfileError};
@@ -27,7 +28,7 @@ pub struct Plan {
     pub kind: Kind,
     /// The device's profile.
     pub profile: String,
-    /// Every variant runs with each seed; a quick run uses only the first.
+    /// Every variant runs with each seed; a quick run uses only the first, and `lab run` may add others.
     #[serde(default = "one_seed")]
     pub seeds: Vec<u64>,
     /// The variants without background cleaning, if variants differ in cleaning.
@@ -45,6 +46,17 @@ pub struct Plan {
     /// The variants; if none, there is one called `plain`.
     #[serde(default)]
     pub variant: Vec<Variant>,
+}
+
+/// Repetitions of an experiment in which something is random.
+const REPETITIONS: usize = 5;
+
+impl Plan {
+    /// So many seeds, the plan's own first.
+    fn repeated(&self, many: usize) -> Vec<u64> {
+        let others = (1..).filter(|seed| !self.seeds.contains(seed));
+        self.seeds.iter().copied().chain(others).take(many).collect()
+    }
 }
 
 fn one_seed() -> Vec<u64> {
@@ -130,6 +142,21 @@ pub enum Kind {
     Idle,
 }
 
+impl Kind {
+    /// Whether the energy of this work depends on the seed.
+    pub fn is_random(self, parameters: &Table) -> bool {
+        // Files of a volume in use are removed at random.
+        fn is_full(table: &Table) -> bool {
+            table.iter().any(|(name, value)| name == "full" || value.as_table().is_some_and(is_full))
+        }
+        match self {
+            Kind::Differential | Kind::Requests | Kind::RequestSizes | Kind::Days | Kind::Idle => false,
+            Kind::Uncached => is_full(parameters),
+            _ => true,
+        }
+    }
+}
+
 /// A plan's variant, ready to run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Job {
@@ -175,6 +202,8 @@ pub struct Changes {
     pub profile: Option<String>,
     /// Run with only this seed.
     pub seed: Option<u64>,
+    /// Run with this many seeds: the plan's, and others if it has fewer.
+    pub seeds: Option<NonZeroUsize>,
     /// Override these parameters of the plan and its variants.
     pub parameters: Table,
     /// Run only these variants; all if empty.
@@ -367,6 +396,14 @@ impl Experiment {
         lines.take_while(|l| !l.is_empty()).collect::<Vec<_>>().join(" ")
     }
 
+    /// The repetitions that tell how sure a comparison of the variants is: 5 if something is random, otherwise one is
+    /// exact; more if the plan has more seeds.
+    pub fn repetitions(&self, changes: &Changes) -> Result<NonZeroUsize, PlanError> {
+        let is_random = self.jobs(changes)?.iter().any(|job| self.plan.kind.is_random(&job.parameters));
+        let many = self.plan.seeds.len().max(if is_random { REPETITIONS } else { 1 });
+        Ok(NonZeroUsize::new(many).unwrap_or(NonZeroUsize::MIN))
+    }
+
     /// The plan's variants with every seed, in order.
     pub fn jobs(&self, changes: &Changes) -> Result<Vec<Job>, PlanError> {
         let plain = [Variant {
@@ -385,8 +422,11 @@ impl Experiment {
                 known: known.join(", "),
             });
         }
-        let mut seeds = changes.seed.map_or_else(|| self.plan.seeds.clone(), |s| vec![s]);
-        seeds.truncate(if changes.quick { 1 } else { usize::MAX });
+        let seeds = match (changes.seed, changes.seeds) {
+            (Some(seed), _) => vec![seed],
+            (None, Some(many)) => self.plan.repeated(many.get()),
+            (None, None) => self.plan.repeated(if changes.quick { 1 } else { self.plan.seeds.len() }),
+        };
         let chosen = variants.iter().filter(|v| changes.variants.is_empty() || changes.variants.contains(&v.name));
         let job = |v: &Variant, seed| {
             let mut parameters = self.plan.parameters.clone();
@@ -434,6 +474,25 @@ mod tests {
     }
 
     #[test]
+    fn repetitions_begin_with_the_seeds_of_the_plan_and_where_nothing_is_random_one_is_enough() {
+        let seeds = |quick, many| {
+            let changes = Changes { quick, seeds: NonZeroUsize::new(many), ..Changes::default() };
+            let jobs = experiment().jobs(&changes).unwrap();
+            jobs.iter().filter(|job| job.variant == "a").map(|job| job.seed).collect::<Vec<_>>()
+        };
+        assert_eq!((seeds(false, 0), seeds(true, 0)), (vec![1, 2], vec![1]));
+        assert_eq!((seeds(false, 1), seeds(true, 4)), (vec![1], vec![1, 2, 3, 4]));
+        let with = |plan: &str| Experiment::parse("x", "", plan, "").unwrap();
+        let of = |plan: &str| with(plan).repetitions(&Changes::default()).unwrap().get();
+        assert_eq!(of(PLAN), 5);
+        assert_eq!((of(&PLAN.replace("disk-modes", "idle")), of(&PLAN.replace("disk-modes", "days"))), (2, 2));
+        let one = PLAN.replace("seeds = [1, 2]", "seeds = [7]").replace("disk-modes", "uncached");
+        assert_eq!((of(&one), of(&one.replace("m = 7", "m = { full = 20 }"))), (1, 5));
+        let more = with(&one).jobs(&Changes { seeds: NonZeroUsize::new(3), ..Changes::default() }).unwrap();
+        assert_eq!(more.iter().map(|job| job.seed).collect::<Vec<_>>(), [7, 1, 2, 7, 1, 2]);
+    }
+
+    #[test]
     fn a_variant_assumes_other_numbers_of_the_profile_and_says_so() {
         let plan =
             PLAN.replace("profile = \"q\"", "profile = \"kirin9000-ufs31\"\nassume = { \"device.nand.spare\" = 25 }");
@@ -457,7 +516,7 @@ mod tests {
             seed: Some(9),
             parameters: "m = 3".parse().unwrap(),
             variants: vec!["b".into()],
-            quick: false,
+            ..Changes::default()
         };
         let jobs = experiment().jobs(&changes).unwrap();
         assert_eq!(jobs.len(), 1);

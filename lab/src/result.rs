@@ -2,9 +2,9 @@
 //!
 //! The same plan, profile, seed and version give the same file, byte for byte.
 
-use device::energy::Energy;
+use device::energy::{Draws, Energy};
 use serde::{Deserialize, Serialize};
-use sim::result::{Histogram, Phase};
+use sim::result::{Histogram, Phase, Stage};
 use toml::Table;
 
 use crate::claim::Comparison;
@@ -58,6 +58,16 @@ pub struct VariantResult {
     /// What cleaning cost, the free space it left, and the cost of the work after, if the plan has such work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub costs: Option<Costs>,
+    /// Its energy at other prices, except preparation; none if a phase is not simulated. Not serialized.
+    #[serde(skip)]
+    pub draws: Option<Draws>,
+}
+
+impl VariantResult {
+    /// What is compared between variants: all phases but preparation.
+    pub fn judged(&self) -> impl Iterator<Item = &Phase> {
+        self.phases.iter().filter(|phase| phase.stage != Stage::Preparation)
+    }
 }
 
 /// What cleaning cost, the free space it left, and what the work after it cost ([`crate::cost`]).
@@ -85,6 +95,12 @@ impl Outcome {
     pub fn name_of(&self, v: &VariantResult) -> String {
         let several = self.variants.iter().any(|w| w.name == v.name && w.seed != v.seed);
         if several { format!("{} (seed {})", v.name, v.seed) } else { v.name.clone() }
+    }
+
+    /// The variants with their first seed.
+    pub fn first_of_each(&self) -> impl Iterator<Item = &VariantResult> {
+        let is_first = |n: usize| self.variants[..n].iter().all(|v| v.name != self.variants[n].name);
+        self.variants.iter().enumerate().filter(move |(n, _)| is_first(*n)).map(|(_, v)| v)
     }
 
     /// Every phase with its variant.

@@ -3,6 +3,8 @@
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use device::energy::profile::Profile;
+use device::energy::{Draws, Ledger, Range};
 use parking_lot::Mutex;
 
 use crate::compare::compare;
@@ -13,6 +15,7 @@ use crate::result::{Outcome, Skipped, VariantResult};
 use crate::theirs;
 use crate::{control, cost};
 use sim::progress::Progress;
+use sim::result::{Phase, Stage};
 
 /// Checks, without running, that the requested variants, devices and parameter names exist. Parameter values are
 /// checked when the work begins.
@@ -82,7 +85,8 @@ pub fn run(
         skipped: left_out.into_iter().map(skipped).collect(),
         compared: Vec::new(),
     };
-    outcome.compared = compare(&experiment.paper, &outcome);
+    let seeds = changes.seed.map_or_else(|| experiment.plan.seeds.clone(), |seed| vec![seed]);
+    outcome.compared = compare(&experiment.paper, &outcome, &seeds);
     Ok(outcome)
 }
 
@@ -92,8 +96,13 @@ fn skipped(job: Job) -> Skipped {
 }
 
 fn run_job(experiment: &Experiment, job: &Job, progress: &Progress<'_>) -> Result<VariantResult, LabError> {
-    let measured = || experiments::run(experiment.plan.kind, &job.profile()?, job, progress);
-    let (phases, histograms) = measured().map_err(|source| of_variant(experiment, job, source))?;
+    let measured = || -> Result<_, LabError> {
+        let profile = job.profile()?;
+        let (mut phases, histograms) = experiments::run(experiment.plan.kind, &profile, job, progress)?;
+        let draws = ranges(&profile, &mut phases);
+        Ok((phases, histograms, draws))
+    };
+    let (phases, histograms, draws) = measured().map_err(|source| of_variant(experiment, job, source))?;
     Ok(VariantResult {
         name: job.variant.clone(),
         profile: job.profile.clone(),
@@ -102,5 +111,29 @@ fn run_job(experiment: &Experiment, job: &Job, progress: &Progress<'_>) -> Resul
         costs: cost::of(&phases),
         phases,
         histograms,
+        draws,
     })
+}
+
+/// Sets the range of each phase; returns the draws of all that are compared.
+fn ranges(profile: &Profile, phases: &mut [Phase]) -> Option<Draws> {
+    let draws = Draws::each(profile, phases.iter().map(|phase| &phase.sums));
+    let mut all: Option<Draws> = None;
+    let mut is_whole = true;
+    for (phase, draws) in phases.iter_mut().zip(draws) {
+        // A phase may be of another device, or reckoned.
+        let is_its_own = phase.sums.total() == phase.total();
+        let Range { low, high } = draws.range();
+        phase.range = is_its_own.then_some([low, high]);
+        phase.sums = Ledger::default();
+        if phase.stage == Stage::Preparation {
+            continue;
+        }
+        is_whole &= is_its_own;
+        match &mut all {
+            Some(all) => all.add(&draws),
+            None => all = Some(draws),
+        }
+    }
+    all.filter(|_| is_whole)
 }

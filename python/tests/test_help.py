@@ -49,6 +49,9 @@ def generated() -> str:
         name = keyword.rstrip("_")
         if keyword == "options":
             lines[keyword] = "Options of the volume that are not listed here, by name."
+        elif keyword == "further":
+            # Not an option of the program, but further words.
+            lines[keyword] = "Further files of the same recording: requests are merged by time, files of calls follow each other."
         else:
             lines[keyword] = first(replay.get(name.replace("_", "-")) or mount[name])
     quoted = [f"    {json.dumps(name)}: {json.dumps(line)},\n" for name, line in lines.items()]

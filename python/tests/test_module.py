@@ -41,6 +41,8 @@ def test_keywords_become_the_words_of_a_command() -> None:
     ]
     assert words(age=[None, "full"], full=[False, True]) == [("--compare age=none,full --compare full=off,on", "")]
     assert words(after=["a", Path("b")], from_="1s") == [("--after a --after b --from 1s", "")]
+    assert words(further=["b", Path("c")], no_cache=True) == [("b c --no-cache", "")]
+    assert words(no_cache=[False, True]) == [("", "no_cache=off"), ("--no-cache", "no_cache=on")]
     # What the program does not compare is a command for each.
     assert words(hurry=[False, True], repeat=[1, 2], gc=["atgc"]) == [
         ("--compare gc=atgc --repeat 1", "hurry=off repeat=1"),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use device::clock::Clock;
 use device::energy::profile::Profile;
-use device::energy::{Component, Ledger, Meter, Nanos, Processor};
+use device::energy::{Component, Ledger, Meter, Nanos, Processor, Work};
 use device::model::{self, Model, Pace, Simulated};
 use device::{BLOCK, BlockDevice, CountSnapshot, Counting, Fingerprint, Tag, VirtualClock, generate};
 use f2fs::delta::Costs;
@@ -296,7 +296,7 @@ impl Bench {
     /// Simulates a program that computes and makes no requests: its processor is busy, the board is awake, the device
     /// waits.
     pub fn think(&self, time: Nanos) {
-        self.device.compute(time, Tag::default());
+        self.device.compute(Work::Program, time, Tag::default());
     }
 
     /// The volume.

@@ -153,6 +153,10 @@ pub struct Phase {
     pub took: Nanos,
     /// All energy spent, by cause and part.
     pub spent: Vec<Spending>,
+    /// The range of the total, since the profile's numbers may be off ([`device::energy::Draws`]); filled in by who knows
+    /// the profile.
+    #[serde(rename = "range_pj", default, skip_serializing_if = "Option::is_none")]
+    pub range: Option<[Energy; 2]>,
     /// The same by type of operation.
     pub operations: Vec<OperationCost>,
     /// The same by inode: the most expensive ones; the rest under 0, with energy that belongs to no inode.
@@ -178,6 +182,9 @@ pub struct Phase {
     /// Costs of all owners; not serialized.
     #[serde(skip)]
     pub account: Account,
+    /// What ranges are made from ([`Ledger::sums`]); not serialized.
+    #[serde(skip)]
+    pub sums: Ledger,
 }
 
 /// Number of owners listed in a result; the others are added up.
@@ -226,6 +233,7 @@ impl Phase {
             bytes,
             took: raw.took,
             spent: spent.collect(),
+            range: None,
             operations: operations.collect(),
             owned: owned(ledger, &owners),
             owners,
@@ -236,6 +244,7 @@ impl Phase {
             writes_at: Vec::new(),
             measures: BTreeMap::new(),
             account: Account::from_ledger(ledger),
+            sums: ledger.sums(),
         };
         phase.derive();
         phase

@@ -223,7 +223,10 @@ fn malformed_rows_are_refused_by_file_and_row() {
         let refused = Rows::parse(&format!("{header}{row}\n"), "phone.csv").unwrap_err().to_string();
         assert!(refused.starts_with("phone.csv: ") && refused.contains(complaint), "{row}: {refused}");
     }
-    assert!(Rows::parse("speed,1\n", "phone.csv").is_err());
+    let refused = Rows::parse("name,total\na,1\n", "phone.csv").unwrap_err().to_string();
+    assert_eq!(refused, "phone.csv: no column workload: a table of workloads has workload");
+    let marked = format!("\u{feff}{header}a,1,1,2,,,\n");
+    assert_eq!(Rows::parse(&marked, "phone.csv").unwrap().rows[0].workload, "a", "a byte order mark is no letter");
 }
 
 #[test]
@@ -320,7 +323,10 @@ fn nothing_of_the_base_stays_that_does_not_hold() {
     let text = calibrate(&base, "base", "mine", &fit, &data, &[], Some(Nanos(100_000))).unwrap();
     let profile = Profile::parse(&text, "mine").unwrap();
     assert_eq!((profile.name.as_str(), &profile.predicts[..]), ("mine", &[][..]));
-    assert_eq!(profile.title, "numbers fitted to mine.csv, the others of kirin9000-ufs31");
+    assert_eq!(
+        profile.title,
+        "mine: prices and times fitted to 14 measured numbers; the others are those of kirin9000-ufs31"
+    );
     let [line] = &profile.calibrated_on[..] else { panic!("{:?}", profile.calibrated_on) };
     assert!(
         line.starts_with("mine.csv: 14 numbers, off by ") && line.contains(" % typically, 6.3 % at most ("),

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use super::purpose::{Operation, Purpose};
+use super::pauses::{Pause, Pauses};
+use super::purpose::{Operation, Purpose, Work};
 use super::table::{self, Table};
 use super::units::{Component, Energy, Nanos, Part};
 use crate::Tag;
@@ -33,8 +34,8 @@ pub struct Ledger {
     causes: Box<[[Energy; PARTS]]>,
     operations: [Spent; Operation::ALL.len()],
     idle: Nanos,
-    sleeps: u64,
-    with_sleep: Nanos,
+    pauses: Pauses,
+    worked: [Nanos; Work::ALL.len()],
 }
 
 impl Default for Ledger {
@@ -44,8 +45,8 @@ impl Default for Ledger {
             causes: vec![[Energy::ZERO; PARTS]; 256].into(),
             operations: Default::default(),
             idle: Nanos::default(),
-            sleeps: 0,
-            with_sleep: Nanos::default(),
+            pauses: Pauses::default(),
+            worked: Default::default(),
         }
     }
 }
@@ -58,13 +59,19 @@ impl Ledger {
         self.add(operation, tag, owners, amounts);
     }
 
-    /// Counts time without requests, in which the device may have slept.
-    pub(super) fn waited(&mut self, time: Nanos, slept: bool) {
+    /// Counts time without requests.
+    pub(super) fn waited(&mut self, time: Nanos) {
         self.idle += time;
-        if slept {
-            self.sleeps += 1;
-            self.with_sleep += time;
-        }
+    }
+
+    /// Counts what the device reports of its pauses.
+    pub(super) fn rested(&mut self, pauses: &[Pause]) {
+        pauses.iter().for_each(|pause| self.pauses.report(*pause));
+    }
+
+    /// Counts the time of some work.
+    pub(super) fn worked(&mut self, work: Work, busy: Nanos) {
+        self.worked[work as usize] += busy;
     }
 
     /// Adds more energy to a booked operation.
@@ -172,14 +179,31 @@ impl Ledger {
         self.idle
     }
 
-    /// Number of such times in which the device slept.
-    pub fn sleeps(&self) -> u64 {
-        self.sleeps
+    /// The device's pauses.
+    pub fn pauses(&self) -> &Pauses {
+        &self.pauses
     }
 
-    /// These times, from the last request on.
-    pub fn with_sleep(&self) -> Nanos {
-        self.with_sleep
+    /// How long the processor did this work.
+    pub fn busy(&self, work: Work) -> Nanos {
+        self.worked[work as usize]
+    }
+
+    /// The same amounts by part and operation, without owners and causes: what ranges need.
+    pub fn sums(&self) -> Ledger {
+        let mut out = Ledger {
+            operations: self.operations,
+            idle: self.idle,
+            pauses: self.pauses.clone(),
+            worked: self.worked,
+            ..Ledger::default()
+        };
+        for (purpose, part, energy) in self.amounts() {
+            out.causes[0][part as usize] += energy;
+            let purpose = Purpose { owner: 0, cause: 0, operation: purpose.operation };
+            out.table.add(purpose, table::part_of(part, energy), std::iter::once((part, energy)));
+        }
+        out
     }
 
     /// The difference to `earlier`, a state of the same ledger.
@@ -190,8 +214,10 @@ impl Ledger {
             lessen(now, then);
         }
         out.idle = out.idle.since(earlier.idle);
-        out.sleeps = out.sleeps.saturating_sub(earlier.sleeps);
-        out.with_sleep = out.with_sleep.since(earlier.with_sleep);
+        out.pauses = out.pauses.since(&earlier.pauses);
+        for (now, then) in out.worked.iter_mut().zip(earlier.worked) {
+            *now = now.since(then);
+        }
         out.table.lessen(&earlier.table);
         for (now, then) in out.operations.iter_mut().zip(&earlier.operations) {
             now.energy = now.energy - then.energy;

@@ -3,8 +3,9 @@
 use parking_lot::Mutex;
 
 use super::ledger::Ledger;
+use super::pauses::Pause;
 use super::profile::Host;
-use super::purpose::Operation;
+use super::purpose::{Operation, Work};
 use super::units::{Energy, Nanos, Part, Power};
 use crate::{BLOCK, Tag};
 
@@ -12,6 +13,7 @@ use crate::{BLOCK, Tag};
 #[derive(Debug, Default)]
 pub struct Bill {
     amounts: Vec<(Part, Energy)>,
+    pauses: Vec<Pause>,
 }
 
 impl Bill {
@@ -26,6 +28,13 @@ impl Bill {
     pub fn add_power(&mut self, part: Part, power: Power, time: Nanos) {
         self.add(part, power.over(time));
     }
+    /// Reports that the device has rested for this long by now, or that a request ended such a pause. No pause if the
+    /// time is zero.
+    pub fn rested(&mut self, length: Nanos, ended: bool) {
+        if length > Nanos(0) {
+            self.pauses.push(Pause { length, ended });
+        }
+    }
     /// Its sum.
     pub fn total(&self) -> Energy {
         self.amounts.iter().map(|(_, e)| *e).sum()
@@ -37,13 +46,14 @@ impl Bill {
     /// Empties it for the next operation.
     pub fn clear(&mut self) {
         self.amounts.clear();
+        self.pauses.clear();
     }
 }
 
 /// Books computation of a file system: the host of a simulated device.
 pub trait Processor: Send + Sync {
-    /// Computes for `busy`. The time comes from a profile, never from this machine, so that runs are reproducible.
-    fn compute(&self, busy: Nanos, tag: Tag);
+    /// Does some work, for `busy`. The time comes from a profile, never from this machine, so that runs are reproducible.
+    fn compute(&self, work: Work, busy: Nanos, tag: Tag);
 }
 
 impl std::fmt::Debug for dyn Processor {
@@ -91,7 +101,9 @@ impl Meter {
             bill.add(Part::Dram, h.dram_byte.of(bytes));
         }
         bill.add_power(Part::Board, h.board, took);
-        self.ledger.lock().book(operation, tag, owners, &bill.amounts);
+        let mut ledger = self.ledger.lock();
+        ledger.rested(&bill.pauses);
+        ledger.book(operation, tag, owners, &bill.amounts);
     }
 
     /// Books a request's share of the board's energy, which all concurrent requests pay together.
@@ -105,20 +117,22 @@ impl Meter {
         bill.add_power(Part::Board, board, took);
         let mut ledger = self.ledger.lock();
         if operation == Operation::Idle {
-            ledger.waited(took, bill.amounts.iter().any(|(part, _)| *part == Part::Sleep));
+            ledger.waited(took);
         }
+        ledger.rested(&bill.pauses);
         ledger.book(operation, tag, &[], &bill.amounts);
     }
 
     /// Books computation that keeps the processor busy for `busy`: compressing a page, searching for a victim.
     /// `waited` is the time for which the board is awake only for it (less than `busy` while requests are under
     /// way), and `bill` is the device's energy meanwhile.
-    pub fn work(&self, tag: Tag, busy: Nanos, waited: Nanos, bill: &mut Bill) {
+    pub fn work(&self, work: Work, tag: Tag, busy: Nanos, waited: Nanos, bill: &mut Bill) {
         bill.add_power(Part::CpuWork, self.host.cpu_busy, busy);
-        let slept = bill.amounts.iter().any(|(part, _)| *part == Part::Sleep);
         bill.add_power(Part::Board, self.host.board, waited);
         let mut ledger = self.ledger.lock();
-        ledger.waited(waited, slept);
+        ledger.waited(waited);
+        ledger.worked(work, busy);
+        ledger.rested(&bill.pauses);
         ledger.book(Operation::Work, tag, &[], &bill.amounts);
     }
 

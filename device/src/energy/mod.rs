@@ -6,17 +6,21 @@
 //!
 //! Left out: durations, and the internal work of a device ([`crate::model`]).
 
+mod drawn;
 mod ledger;
 mod meter;
 pub mod nvme;
+mod pauses;
 pub mod profile;
 mod purpose;
 mod range;
 mod table;
 mod units;
+mod waiting;
 
 pub use ledger::{Ledger, Spent};
 pub use meter::{Bill, Meter, Processor};
-pub use purpose::{Operation, Purpose};
+pub use pauses::{Pause, Pauses};
+pub use purpose::{Operation, Purpose, Work};
 pub use range::{Draws, Range};
 pub use units::{Component, Energy, Nanos, Part, Power};

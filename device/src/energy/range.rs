@@ -1,29 +1,24 @@
 //! How far may the joules of a ledger be off, since the numbers of the profile are?
 //!
-//! Each number of a profile has limits between which the true one lies in nine of ten cases ([`Number::limits`]). The
-//! amounts of a ledger are products of these numbers with counts and times, so they are made again with numbers drawn
-//! from the limits: below and above the profile's number a normal distribution of its own width, on a logarithmic scale
-//! unless the limit is 0 or far above. The range of a total is that of nine in ten draws.
+//! Each number of a profile has limits between which the true one lies in nine of ten cases
+//! ([`Number::limits`](super::profile::Number::limits)). The amounts of a ledger are products of these numbers with counts
+//! and times, and waiting has a price for each pause ([`super::waiting`]). So they are made again with numbers drawn from
+//! the limits: below and above the profile's number a normal distribution of its own width, on a logarithmic scale unless
+//! the limit is 0 or far above ([`super::drawn`]). The range of a total is that of nine in ten draws.
 //!
 //! A draw depends only on what a number says: value, limits, unit and source. So runs on one device, and on a copy of it
 //! with some other numbers, are compared at the same prices, and what is uncertain about both cancels.
 //!
-//! Left out: that a device with other numbers would pad, clean and sleep at other times; effects that the model lacks; and
-//! that numbers of one fit depend on each other (they are drawn independently).
+//! Left out: that a device with other numbers would pad and clean at other times; effects that the model lacks; and that
+//! numbers of one fit depend on each other (they are drawn independently).
 
-use std::collections::HashMap;
-
+use super::drawn::{DRAWS, Numbers, Term};
 use super::ledger::Ledger;
-use super::profile::{DeviceSpec, FlashSpec, Number, PerByte, Profile, Unit};
-use super::purpose::Operation;
+use super::profile::{DeviceSpec, FlashSpec, PerByte, Profile};
+use super::purpose::{Operation, Work};
 use super::units::{Energy, Nanos, Part, Power};
-use crate::{BLOCK, Rng};
-
-/// Number of draws. The standard error of a limit of nine in ten is then 1.4 % of the distance between both.
-const DRAWS: usize = 2000;
-
-/// A standard normal number exceeds this in one of twenty cases.
-const Z95: f64 = 1.645;
+use super::waiting::{Waiting, waiting};
+use crate::BLOCK;
 
 /// Nine in ten draws lie between these.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -40,12 +35,8 @@ impl std::fmt::Display for Range<Energy> {
     }
 }
 
-/// An amount in picojoules, and the numbers of which it is a product with something exact. Negative amounts belong to a
-/// time that is spent otherwise if another one is longer.
-type Term = (f64, Vec<String>);
-
 /// What a ledger would have at other prices.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Draws(Vec<f64>);
 
 impl Draws {
@@ -56,25 +47,34 @@ impl Draws {
 
     /// The same without some parts.
     pub fn without(profile: &Profile, ledger: &Ledger, without: &[Part]) -> Self {
-        let mut totals = vec![0.0; DRAWS];
-        let mut known: HashMap<String, Vec<f64>> = HashMap::new();
-        let numbers: HashMap<String, Number> =
-            profile.numbers().into_iter().map(|number| (number.name.clone(), number)).collect();
-        for (energy, names) in terms(profile, ledger, without) {
+        Self::with(&mut Numbers::new(profile), profile, ledger, without)
+    }
+
+    /// The totals of several ledgers, each for itself.
+    pub fn each<'l>(profile: &Profile, ledgers: impl IntoIterator<Item = &'l Ledger>) -> Vec<Self> {
+        let mut numbers = Numbers::new(profile);
+        ledgers.into_iter().map(|ledger| Self::with(&mut numbers, profile, ledger, &[])).collect()
+    }
+
+    fn with(numbers: &mut Numbers, profile: &Profile, ledger: &Ledger, without: &[Part]) -> Self {
+        let (mut totals, terms) = terms(profile, ledger, numbers, without);
+        for (energy, names) in terms.into_iter().filter(|(energy, _)| *energy != 0.0) {
             let mut amounts = vec![energy; DRAWS];
-            for name in names {
-                let Some(number) = numbers.get(&name) else { continue };
-                let factors = known.entry(name).or_insert_with(|| factors(number));
-                amounts.iter_mut().zip(factors).for_each(|(amount, factor)| *amount *= *factor);
-            }
+            names.into_iter().for_each(|name| numbers.multiply(name, &mut amounts));
             totals.iter_mut().zip(amounts).for_each(|(total, amount)| *total += amount);
         }
-        for (name, quantity) in unpaid(profile, ledger, without) {
-            let Some(number) = numbers.get(&name) else { continue };
-            let draws = normal(number).map(|z| most(number, quantity) * (z / Z95).max(0.0));
-            totals.iter_mut().zip(draws).for_each(|(total, amount)| *total += amount);
+        // The board's power while it waits may be more than the 0 that the profile takes it for.
+        if profile.host.board_idle.value.0 == 0 && !without.contains(&Part::Board) {
+            let waited = ledger.idle().0 as f64 / 1e3;
+            let power = numbers.drawn("host.board_idle");
+            totals.iter_mut().zip(power).for_each(|(total, power)| *total += power * waited);
         }
         Draws(totals)
+    }
+
+    /// The total in each draw, in picojoules.
+    pub fn totals(&self) -> &[f64] {
+        &self.0
     }
 
     /// Adds another run's total.
@@ -101,100 +101,21 @@ fn range(mut draws: Vec<f64>) -> Range<f64> {
     Range { low: draws[DRAWS / 20], high: draws[DRAWS - 1 - DRAWS / 20] }
 }
 
-/// Draws of a standard normal distribution: sums of twelve uniform numbers, so that they are equal on all machines.
-fn normal(number: &Number) -> impl Iterator<Item = f64> + use<> {
-    let what = format!("{} {:?} {} {}", number.value, number.limits(), number.unit, number.source);
-    // FNV-1a; a seed needs no better hash.
-    let seed = what.bytes();
-    let seed =
-        seed.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
-    let mut rng = Rng::new(seed);
-    let mut uniform = move || (rng.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
-    std::iter::repeat_with(move || (0..12).map(|_| uniform()).sum::<f64>() - 6.0).take(DRAWS)
-}
-
-/// Draws of a number, as factors of it.
-fn factors(number: &Number) -> Vec<f64> {
-    let (low, high) = number.limits();
-    let at = |z: f64| match (low, high, number.value) {
-        (.., value) if value <= 0.0 => 1.0,
-        (_, high, value) if z >= 0.0 && high > 2.0 * value => 1.0 + z / Z95 * (high / value - 1.0),
-        (low, _, value) if z < 0.0 && low <= 0.0 => (1.0 + z / Z95 * (1.0 - low / value)).max(0.0),
-        (low, _, value) if z < 0.0 => (low / value).powf(-z / Z95),
-        (_, high, value) => (high / value).powf(z / Z95),
-    };
-    normal(number).map(at).collect()
-}
-
-/// What a number that the profile takes to be 0 is multiplied by.
-#[derive(Clone, Copy)]
-enum Quantity {
-    /// A power.
-    Lasted(Nanos),
-    /// An energy.
-    Happened(u64),
-}
-
-/// The energy of such a number's upper limit, in picojoules. Half of its draws are 0.
-fn most(number: &Number, quantity: Quantity) -> f64 {
-    let (_, high) = number.limits();
-    let factor = |units: &[(&str, f64)]| units.iter().find(|(name, _)| *name == number.unit).map_or(1.0, |(_, f)| *f);
-    match quantity {
-        Quantity::Lasted(time) => Power((high * factor(Power::UNITS)) as u64).over(time).0 as f64,
-        Quantity::Happened(times) => high * factor(Energy::UNITS) * times as f64,
-    }
-}
-
-/// Numbers of waiting that the profile takes to be 0, and that have a range: power of the deepest state, as far as it is
-/// not known how long which state lasted, and energy of waking.
-fn unpaid(profile: &Profile, ledger: &Ledger, without: &[Part]) -> Vec<(String, Quantity)> {
-    let mut all = Vec::new();
-    if profile.host.board_idle.value.0 == 0 && !without.contains(&Part::Board) {
-        all.push(("host.board_idle".to_owned(), Quantity::Lasted(ledger.idle())));
-    }
-    let DeviceSpec::Flash(spec) = &profile.device else { return all };
-    match spec.idle.last() {
-        None if spec.ready.value.0 == 0 && !without.contains(&Part::Idle) => {
-            all.push(("device.ready".to_owned(), Quantity::Lasted(ledger.idle())));
-        }
-        Some(state) if !without.contains(&Part::Sleep) => {
-            let of = |number: &str| format!("device.idle.{}.{number}", state.name);
-            if state.power.value.0 == 0 {
-                let asleep = ledger.with_sleep().since(state.after.value.times(ledger.sleeps()));
-                all.push((of("power"), Quantity::Lasted(asleep)));
-            }
-            if state.wake_energy.value == Energy::ZERO {
-                all.push((of("wake_energy"), Quantity::Happened(ledger.sleeps())));
-            }
-        }
-        _ => {}
-    }
-    all
-}
-
-/// The amounts of a ledger with their numbers. Together they are the ledger's total.
-fn terms(profile: &Profile, ledger: &Ledger, without: &[Part]) -> Vec<Term> {
+/// The cost of pauses in each draw, and all other amounts of a ledger with their numbers. Together they are the ledger's
+/// total.
+fn terms(profile: &Profile, ledger: &Ledger, numbers: &Numbers, without: &[Part]) -> (Vec<f64>, Vec<Term>) {
     let mut amounts = [[Energy::ZERO; Part::ALL.len()]; Operation::ALL.len()];
     ledger.amounts().for_each(|(purpose, part, energy)| amounts[purpose.operation as usize][part as usize] += energy);
     // Waiting, of all operations: computing waits, too.
-    let sum = |part: Part| match without.contains(&part) {
-        true => Energy::ZERO,
-        false => amounts.iter().map(|row| row[part as usize]).sum::<Energy>(),
+    let sum = |part: Part| amounts.iter().map(|row| row[part as usize]).sum::<Energy>();
+    let waits = !without.contains(&Part::Idle) && !without.contains(&Part::Sleep);
+    let (totals, mut out, waits) = match waits {
+        true => {
+            let Waiting { totals, rest, while_waiting } = waiting(profile, ledger, numbers, sum);
+            (totals, rest, while_waiting)
+        }
+        false => (vec![0.0; DRAWS], vec![(sum(Part::SpinUp).0 as f64, disk(Part::SpinUp))], Vec::new()),
     };
-    let mut out = Vec::new();
-    let mut waits: Vec<Term> = Vec::new();
-    match &profile.device {
-        DeviceSpec::Flash(spec) => {
-            waits.push((sum(Part::Idle).0 as f64, device(&["ready"])));
-            waits.extend(asleep(spec, sum(Part::Sleep), ledger.sleeps()));
-            out.extend(later(spec, sum(Part::Idle), ledger.sleeps()));
-        }
-        DeviceSpec::Disk(_) => {
-            for part in [Part::Idle, Part::Sleep] {
-                waits.push((sum(part).0 as f64, disk(part)));
-            }
-        }
-    }
     let board_idle = amounts[Operation::Idle as usize][Part::Board as usize];
     let host_waits = match without.contains(&Part::Board) {
         true => Vec::new(),
@@ -205,13 +126,13 @@ fn terms(profile: &Profile, ledger: &Ledger, without: &[Part]) -> Vec<Term> {
         for part in Part::ALL.iter().copied().filter(|part| of(*part) > Energy::ZERO && !without.contains(part)) {
             let host = |names: &[&str]| (of(part).0 as f64, names.iter().map(|name| format!("host.{name}")).collect());
             match part {
-                Part::Idle | Part::Sleep => {}
+                Part::Idle | Part::Sleep | Part::SpinUp => {}
                 Part::CpuRequest => out.push(host(&["cpu_request"])),
                 Part::CpuBytes => out.push(host(&["cpu_byte"])),
-                Part::CpuWork => out.push(host(&["cpu_busy", "delta_encode"])),
+                Part::CpuWork => work(ledger, of(part), "host.cpu_busy", &mut out),
                 Part::Dram => out.push(host(&["dram_byte"])),
                 Part::Board if operation == Operation::Idle => {}
-                Part::Board if operation == Operation::Work => out.push(host(&["board", "delta_encode"])),
+                Part::Board if operation == Operation::Work => work(ledger, of(part), "host.board", &mut out),
                 _ => match &profile.device {
                     DeviceSpec::Flash(spec) => {
                         let count = ledger.operation(operation).operations;
@@ -227,9 +148,18 @@ fn terms(profile: &Profile, ledger: &Ledger, without: &[Part]) -> Vec<Term> {
             }
         }
     }
-    out.extend(waits);
     out.extend(host_waits);
-    out
+    (totals, out)
+}
+
+/// Divides the energy of a power over the time of computation by what was computed.
+fn work(ledger: &Ledger, energy: Energy, power: &str, out: &mut Vec<Term>) {
+    let all: u64 = Work::ALL.iter().map(|work| ledger.busy(*work).0).sum();
+    for work in Work::ALL {
+        let share = ledger.busy(work).0 as f64 / all.max(1) as f64;
+        let names = std::iter::once(power).chain(work.number()).map(str::to_owned).collect();
+        out.push((energy.0 as f64 * share, names));
+    }
 }
 
 fn device(names: &[&str]) -> Vec<String> {
@@ -344,31 +274,6 @@ fn flash(lasting: &Lasting<'_>, part: Part, energy: Energy, costs: Costs<'_>, ou
     out.push((energy.0 as f64, device(names)));
 }
 
-/// Sleeping: what waking takes, and the rest in the deepest state, which lasts longest.
-fn asleep(spec: &FlashSpec, energy: Energy, sleeps: u64) -> Vec<Term> {
-    let Some(deepest) = spec.idle.iter().rev().find(|s| s.power.value.0 > 0).or(spec.idle.last()) else {
-        return Vec::new();
-    };
-    let waking = deepest.wake_energy.value.times(sleeps).min(energy);
-    let of = |number: &str| device(&[&format!("idle.{}.{number}", deepest.name)]);
-    vec![(waking.0 as f64, of("wake_energy")), ((energy - waking).0 as f64, of("power"))]
-}
-
-/// Waiting while ready until the first sleep: if that began later, the device would sleep for less.
-fn later(spec: &FlashSpec, energy: Energy, sleeps: u64) -> Vec<Term> {
-    let Some(state) = spec.idle.first() else { return Vec::new() };
-    let before = state.after.value.times(sleeps);
-    let awake = spec.ready.value.over(before).min(energy);
-    let asleep = Energy((awake.0 as f64 * state.power.value.0 as f64 / spec.ready.value.0.max(1) as f64) as u64);
-    let (power, after) = (format!("idle.{}.power", state.name), format!("idle.{}.after", state.name));
-    let mut out = Vec::new();
-    for (energy, power) in [(awake.0 as f64, "ready"), (-(asleep.0 as f64), &power)] {
-        out.push((-energy, device(&[power])));
-        out.push((energy, device(&[power, &after])));
-    }
-    out
-}
-
 /// Moving the arm, which is waited less for.
 fn seek(energy: Energy, idle: Nanos, waits: &[Term], profile: &Profile, out: &mut Vec<Term>) {
     out.push((energy.0 as f64, disk(Part::Seek)));
@@ -388,7 +293,6 @@ fn disk(part: Part) -> Vec<String> {
         Part::PlatterRead => device(&["read_power"]),
         Part::PlatterWrite => device(&["write_power", "media"]),
         Part::SpinUp => device(&["spin_up_energy"]),
-        Part::Sleep => device(&["standby_power"]),
         Part::Board => vec!["host.board".to_owned()],
         _ => device(&["idle_power"]),
     }

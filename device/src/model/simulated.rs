@@ -9,7 +9,7 @@ use super::flight::{Asker, Flight};
 use super::{Ask, Model, ModelState, Remap};
 use crate::bounds::{check_blocks, check_remap};
 use crate::clock::{Clock, RealClock, VirtualClock};
-use crate::energy::{Bill, Ledger, Meter, Nanos, Operation, Processor};
+use crate::energy::{Bill, Ledger, Meter, Nanos, Operation, Processor, Work};
 use crate::queue::Queue;
 use crate::{BLOCK, BlockDevice, DeviceError, Lba, Result, Tag};
 
@@ -256,7 +256,7 @@ impl<D: BlockDevice> Queue for Simulated<D> {
 
 impl<D: BlockDevice> Processor for Simulated<D> {
     /// The device and the caller wait meanwhile. A real clock advances by itself.
-    fn compute(&self, busy: Nanos, tag: Tag) {
+    fn compute(&self, work: Work, busy: Nanos, tag: Tag) {
         if busy == Nanos(0) {
             return;
         }
@@ -266,13 +266,13 @@ impl<D: BlockDevice> Processor for Simulated<D> {
         if state.flight.len() > 0 {
             // Requests under way pay for the device and the board.
             state.bill.clear();
-            self.meter.work(tag, busy, Nanos(0), &mut state.bill);
+            self.meter.work(work, tag, busy, Nanos(0), &mut state.bill);
             return;
         }
         let done = Nanos(now.0.saturating_add(busy.0));
         state.bill.clear();
         state.model.wait(done, &mut state.bill);
-        self.meter.work(tag, busy, busy, &mut state.bill);
+        self.meter.work(work, tag, busy, busy, &mut state.bill);
         state.booked = done;
         if let Pace::Virtual(clock) = &self.pace {
             clock.advance(busy.duration());

@@ -4,8 +4,8 @@
 //! counts their energy. Left out: the time saved when incompressible contents are given up early, and levels of
 //! Zstandard.
 
-use device::energy::Nanos;
 use device::energy::profile::{HostSpec, Profile};
+use device::energy::{Nanos, Work};
 use format::compress::{Algorithm, Method};
 
 /// Times for one block of uncompressed contents, by LZO or LZ4 and by Zstandard.
@@ -22,20 +22,19 @@ impl Costs {
         Costs { pack: [compress.value, zstd_compress.value], unpack: [decompress.value, zstd_decompress.value] }
     }
 
-    fn of_cluster(times: [Nanos; 2], method: Method) -> Nanos {
-        let [lempel_ziv, zstd] = times;
-        let block = if method.algorithm == Algorithm::Zstd { zstd } else { lempel_ziv };
-        Nanos(block.0 * u64::from(method.cluster_blocks()))
+    fn of_cluster(works: [Work; 2], times: [Nanos; 2], method: Method) -> (Work, Nanos) {
+        let n = usize::from(method.algorithm == Algorithm::Zstd);
+        (works[n], Nanos(times[n].0 * u64::from(method.cluster_blocks())))
     }
 
-    /// Compressing a cluster, whether the stream is kept or not.
-    pub fn pack(&self, method: Method) -> Nanos {
-        Self::of_cluster(self.pack, method)
+    /// Compressing a cluster, whether the stream is kept or not: the kind of work, and its time.
+    pub fn pack(&self, method: Method) -> (Work, Nanos) {
+        Self::of_cluster([Work::Compress, Work::ZstdCompress], self.pack, method)
     }
 
-    /// Decompressing a cluster.
-    pub fn unpack(&self, method: Method) -> Nanos {
-        Self::of_cluster(self.unpack, method)
+    /// Decompressing a cluster, likewise.
+    pub fn unpack(&self, method: Method) -> (Work, Nanos) {
+        Self::of_cluster([Work::Decompress, Work::ZstdDecompress], self.unpack, method)
     }
 }
 

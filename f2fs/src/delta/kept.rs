@@ -15,6 +15,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
+use device::energy::Work;
 use format::Block;
 use format::delta::codec::{self, Codec};
 use format::node::delta::{self as in_node, LONGEST_WHOLE};
@@ -53,8 +54,11 @@ struct Finding<'f> {
 impl Finding<'_> {
     fn compute(&self, cause: Cause) {
         let costs = &self.deltas.ctx.options.delta_costs;
-        let time = if cause == Cause::DeltaDecode { costs.decode } else { costs.encode };
-        self.deltas.ctx.compute(time, cause.of(self.inode.ino));
+        let (work, time) = match cause {
+            Cause::DeltaDecode => (Work::DeltaDecode, costs.decode),
+            _ => (Work::DeltaEncode, costs.encode),
+        };
+        self.deltas.ctx.compute(work, time, cause.of(self.inode.ino));
     }
 
     /// The newest version of a page, if it exists.
@@ -174,7 +178,7 @@ impl Deltas {
         if let Some(page) = self.kept_pages.lock().get(&key) {
             return Ok(Some(page.clone()));
         }
-        self.ctx.compute(self.ctx.options.delta_costs.decode, Cause::DeltaDecode.of(inode.ino));
+        self.ctx.compute(Work::DeltaDecode, self.ctx.options.delta_costs.decode, Cause::DeltaDecode.of(inode.ino));
         let failed = Cell::new(None);
         let find = |id: u32| match self.noted_entry(inode, index, KEPT.checked_add(id)?) {
             Ok(found) => found.map(|d| (d.codec, d.payload)),

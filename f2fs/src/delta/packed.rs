@@ -8,6 +8,7 @@
 //! their bases. Large files are not packed: their nodes would be read one by one, while their blocks are read in one
 //! request.
 
+use device::energy::Work;
 use format::delta::codec::{self, Codec};
 use format::node::delta::{self as in_node, LONGEST_WHOLE};
 use format::{Block, BlockAddr};
@@ -62,7 +63,7 @@ impl Deltas {
             if addr != BlockAddr::NEW {
                 continue;
             }
-            self.ctx.compute(self.ctx.options.delta_costs.encode, Cause::DeltaEncode.of(node.ino));
+            self.ctx.compute(Work::DeltaEncode, self.ctx.options.delta_costs.encode, Cause::DeltaEncode.of(node.ino));
             if let Some(payload) = codec::encode_alone(page, LONGEST_WHOLE) {
                 // OK to cast: the file is small.
                 let check = self.page_check(node, index as u32, page);

@@ -5,6 +5,7 @@
 
 use std::sync::atomic::Ordering;
 
+use device::energy::Work;
 use format::delta::{self, Codec, Entry};
 use format::inode::{Advise, Division, Inline, InodeFlags, RawInode};
 use format::{Block, BlockAddr};
@@ -163,13 +164,21 @@ impl Deltas {
             let at = Page { inode: node, block: index, place: &place, index: &known };
             let made = match study.alone {
                 true => {
-                    self.ctx.compute(self.ctx.options.delta_costs.encode, Cause::DeltaEncode.of(node.ino));
+                    self.ctx.compute(
+                        Work::DeltaEncode,
+                        self.ctx.options.delta_costs.encode,
+                        Cause::DeltaEncode.of(node.ino),
+                    );
                     delta::codec::encode_alone(page, limit).map(|payload| (Codec::Alone, payload))
                 }
                 false => {
                     let Ok(Some(base)) = self.base_of(at) else { continue };
                     let mut payload = Vec::new();
-                    self.ctx.compute(self.ctx.options.delta_costs.encode, Cause::DeltaEncode.of(node.ino));
+                    self.ctx.compute(
+                        Work::DeltaEncode,
+                        self.ctx.options.delta_costs.encode,
+                        Cause::DeltaEncode.of(node.ino),
+                    );
                     delta::codec::encode(&base, page, limit, &mut payload).map(|codec| (codec, payload))
                 }
             };

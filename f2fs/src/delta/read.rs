@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use device::energy::Work;
 use format::delta::{self, Codec};
 use format::inode::{Division, RawInode};
 use format::node::kept::{self, KEPT};
@@ -60,7 +61,7 @@ impl Deltas {
 
     /// Applies a delta to its base.
     fn apply_delta(&self, inode: &Arc<Node>, index: &Index, delta: &Delta, base: Option<&Block>) -> Result<Box<Block>> {
-        self.ctx.compute(self.ctx.options.delta_costs.decode, Cause::DeltaDecode.of(inode.ino));
+        self.ctx.compute(Work::DeltaDecode, self.ctx.options.delta_costs.decode, Cause::DeltaDecode.of(inode.ino));
         let row = match kept::parts(&delta.payload).filter(|_| delta.codec == Codec::Parts) {
             Some((parts, codec, data)) => {
                 let mut pages: FxHashMap<u32, Option<Box<Block>>> = FxHashMap::default();

@@ -12,14 +12,16 @@ mod took;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
+use device::energy::Range;
 use device::energy::profile::Profile;
 use lab::error::LabError;
 use lab::plan::{Changes, Experiment, SHIPPED};
 use lab::result::Outcome;
 use serde_json::json;
+use sim::replay::judged::Judged;
 use terminal::half_made::HalfMade;
 use terminal::table::{self, Table};
-use terminal::{Failure, meant, output, progress, whole};
+use terminal::{Failure, judged, meant, output, progress, whole};
 
 use self::took::Watch;
 use crate::{generate, unplanned};
@@ -68,6 +70,10 @@ pub struct RunArgs {
     /// Run with this seed instead of the plan's.
     #[arg(long)]
     seed: Option<u64>,
+    /// Repeat each variant with this many seeds, beginning with the plan's; default: 5 if something is random, otherwise 1;
+    /// with --quick 1. The difference to the control is shown with its interval of 95 %.
+    #[arg(long, value_name = "N", conflicts_with = "seed")]
+    seeds: Option<NonZeroUsize>,
     /// Run only this variant (`lab show` lists them); may be given more than once.
     #[arg(long)]
     variant: Vec<String>,
@@ -87,11 +93,11 @@ pub struct RunArgs {
     parquet: Option<PathBuf>,
     /// Also store the numbers next to the plan, in ours.csv of experiments/NAME or of the experiment's path; `report`
     /// and `papers` show these numbers.
-    #[arg(long, conflicts_with_all = ["quick", "profile", "seed", "variant", "set"])]
+    #[arg(long, conflicts_with_all = ["quick", "profile", "seed", "seeds", "variant", "set"])]
     keep: bool,
     /// Store run time and memory in took.csv next to the plan; `lab show` prints them. Experiments then run one by
     /// one; `--threads 1` gives the most exact numbers.
-    #[arg(long, conflicts_with_all = ["profile", "seed", "variant", "set"])]
+    #[arg(long, conflicts_with_all = ["profile", "seed", "seeds", "variant", "set"])]
     keep_time: bool,
 }
 
@@ -167,9 +173,20 @@ fn changes(args: &RunArgs) -> Result<Changes, Failure> {
         quick: args.quick,
         profile: args.profile.clone(),
         seed: args.seed,
+        seeds: args.seeds,
         parameters,
         variants: args.variant.clone(),
     })
+}
+
+/// The changes, with as many seeds as the experiment needs if nothing else is asked for. What is kept has the plan's seeds.
+fn repeated(experiment: &Experiment, changes: &Changes, args: &RunArgs) -> Result<Changes, Failure> {
+    let is_given = args.seeds.is_some() || args.seed.is_some() || args.quick || args.keep || args.keep_time;
+    let seeds = match is_given {
+        true => args.seeds,
+        false => Some(experiment.repetitions(changes).map_err(unplanned)?),
+    };
+    Ok(Changes { seeds, ..changes.clone() })
 }
 
 /// Refuses changes that do not apply to an experiment's plan. The error names the option responsible.
@@ -276,16 +293,21 @@ fn run_each(
             progress::show_if_slow(&bar);
         };
         let watch = args.keep_time.then(Watch::begin);
+        let changes = &repeated(experiment, changes, args)?;
         let outcome = lab::run::run(experiment, changes, threads, &tell).map_err(|e| said(&e, args))?;
         let took = watch.map(|watch| watch.end(args.quick, threads)).transpose()?;
         bar.finish_and_clear();
-        let file = store(&outcome, &args.results)?;
+        let jobs = experiment.jobs(changes).map_err(unplanned)?;
+        let verdicts = lab::judged::all(experiment, &jobs, &outcome);
+        let compared = Compared { verdicts: &verdicts, runs: rows::compared(experiment, changes, &outcome)? };
+        let result = Stored { outcome: &outcome, comparison: judged::json(&verdicts, &compared.runs) };
+        let file = store(&result, &args.results)?;
         if !as_json {
-            print_outcome(&outcome, &file);
+            print_outcome(&outcome, &compared, &file);
         }
         if let Some(dir) = &args.parquet {
             let dir = if experiments.len() > 1 { dir.join(&experiment.name) } else { dir.clone() };
-            rows::write(experiment, changes, &outcome, &dir)?;
+            rows::write(experiment, changes, &outcome, &compared, &dir)?;
             if !as_json {
                 output::lines(&format!("rows: {}\n", output::plain(&dir.display().to_string())));
             }
@@ -306,19 +328,34 @@ fn run_each(
                 output::lines(&said);
             }
         }
-        outcomes.push(json!({ "file": file, "outcome": outcome }));
+        outcomes.push(json!({ "file": file, "outcome": result }));
     }
     Ok(outcomes)
 }
 
-fn store(outcome: &Outcome, results: &Path) -> Result<PathBuf, Failure> {
+/// What the variants' comparison says, and the runs it is about.
+struct Compared<'a> {
+    verdicts: &'a [Judged],
+    runs: Vec<judged::Run>,
+}
+
+/// A result as it is written.
+#[derive(serde::Serialize)]
+struct Stored<'a> {
+    #[serde(flatten)]
+    outcome: &'a Outcome,
+    comparison: serde_json::Value,
+}
+
+fn store(result: &Stored<'_>, results: &Path) -> Result<PathBuf, Failure> {
+    let outcome = result.outcome;
     let file = results.join(&outcome.experiment).join(outcome.file_name());
-    let text = serde_json::to_string_pretty(outcome).map_err(|e| format!("{}: {e}", file.display()))?;
+    let text = serde_json::to_string_pretty(result).map_err(|e| format!("{}: {e}", file.display()))?;
     whole::write(&file, text)?;
     Ok(file)
 }
 
-fn print_outcome(outcome: &Outcome, file: &Path) {
+fn print_outcome(outcome: &Outcome, Compared { verdicts, runs }: &Compared<'_>, file: &Path) {
     output::line(&format!("{}: {}", outcome.experiment, outcome.title));
     let numbers = ["paper", "here", "difference"].map(table::number);
     let mut compared = Table::new([table::text("")].into_iter().chain(numbers).chain([table::text("where")]));
@@ -327,12 +364,18 @@ fn print_outcome(outcome: &Outcome, file: &Path) {
         compared.row(&[&c.claim.quantity, &c.paper_text(), &c.ours_text(), &c.difference_text(), place]);
     }
     output::lines(&compared.text());
-    let numbers = ["energy", "CPU", "DRAM", "storage", "board", "time"].map(table::number);
+    if verdicts.len() > 1 || runs.len() > 1 {
+        output::lines(&format!("\n{}", judged::text(verdicts, runs)));
+    }
+    let numbers = ["energy", "its range", "CPU", "DRAM", "storage", "board", "time"].map(table::number);
     let mut spent = Table::new(["variant", "phase"].map(table::text).into_iter().chain(numbers));
-    for (v, p) in outcome.phases() {
+    // The other seeds are in the comparison.
+    for (v, p) in outcome.first_of_each().flat_map(|v| v.phases.iter().map(move |p| (v, p))) {
         let parts = device::energy::Component::ALL.map(|c| p.component(c).to_string());
         let time = format!("{:.3} s", p.took.0 as f64 / 1e9);
-        spent.cells([v.name.clone(), p.name.clone(), p.total().to_string()].into_iter().chain(parts).chain([time]));
+        let range = p.range.map_or(String::new(), |[low, high]| Range { low, high }.to_string());
+        let energies = [v.name.clone(), p.name.clone(), p.total().to_string(), range];
+        spent.cells(energies.into_iter().chain(parts).chain([time]));
     }
     output::lines(&format!("\n{}", spent.text()));
     let costs = lab::cost::rows(outcome);

@@ -2,7 +2,8 @@
 //!
 //! `runs.parquet` has what a phase depends on (`parameter_...`), its cost, and every measured number (`measured_...`);
 //! the units are in `measures.parquet`, which has one row for each of these numbers. If a plan has a control, a phase
-//! is compared with the same phase of the variant without background cleaning.
+//! is compared with the same phase of the variant without background cleaning. `comparison.parquet` has what is said of
+//! the variants ([`lab::judged`]).
 
 use std::collections::HashMap;
 use std::io;
@@ -18,10 +19,11 @@ use sim::labels::{Cause, Words};
 use sim::result::{DELETED, Phase};
 use terminal::rows::cells::Cells;
 use terminal::rows::{self, Amount, word};
-use terminal::{Failure, program};
+use terminal::{Failure, judged, program};
 use trace::replay::blocks::Latency;
 use vfs::Reason;
 
+use super::Compared;
 use crate::unplanned;
 
 /// The version of the schema.
@@ -150,6 +152,8 @@ fn cells(outcome: &Outcome, run: &Run<'_>) -> Result<Cells, Failure> {
         parameters(&column("parameter", name), value, &mut |name, value| put(&name, value));
     }
     put("total_pj", json!(phase.total().0));
+    put("range_low_pj", json!(phase.range.map(|[low, _]| low.0)));
+    put("range_high_pj", json!(phase.range.map(|[_, high]| high.0)));
     for component in Component::ALL {
         put(&format!("{}_pj", word(component)), json!(phase.component(component).0));
     }
@@ -190,9 +194,35 @@ fn measures(run: &Run<'_>) -> impl Iterator<Item = Cells> {
 }
 
 /// Writes the files into a directory, which is created if missing.
-pub fn write(experiment: &Experiment, changes: &Changes, outcome: &Outcome, dir: &Path) -> Result<(), Failure> {
+pub(super) fn write(
+    experiment: &Experiment,
+    changes: &Changes,
+    outcome: &Outcome,
+    compared: &Compared<'_>,
+    dir: &Path,
+) -> Result<(), Failure> {
     let runs = runs(experiment, changes, outcome)?;
     let cells = runs.iter().map(|run| cells(outcome, run)).collect::<Result<Vec<_>, _>>()?;
     let measures: Vec<Cells> = runs.iter().flat_map(measures).collect();
-    rows::write_with(dir, SCHEMA, &runs, &cells, &[("measures", &measures)])
+    let comparison = judged::cells(compared.verdicts, &compared.runs);
+    rows::write_with(dir, SCHEMA, &runs, &cells, &[("measures", &measures), ("comparison", &comparison)])
+}
+
+/// The variants as compared runs, in the outcome's order; each has number and key of its first row.
+pub(super) fn compared(
+    experiment: &Experiment,
+    changes: &Changes,
+    outcome: &Outcome,
+) -> Result<Vec<judged::Run>, Failure> {
+    let runs = runs(experiment, changes, outcome)?;
+    let one = |v: &VariantResult| {
+        let first = runs.iter().find(|run| std::ptr::eq(run.variant, v));
+        judged::Run {
+            seed: v.seed,
+            total: v.judged().map(Phase::total).sum(),
+            number: first.map_or(0, |run| run.number),
+            key: first.map(|run| run.key.clone()),
+        }
+    };
+    Ok(outcome.variants.iter().map(one).collect())
 }

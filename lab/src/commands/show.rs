@@ -98,6 +98,7 @@ fn of_machines(e: &Experiment, jobs: &[Job], parameters: &[(Parameter, Values)])
         "kind": kind(e),
         "profile": e.plan.profile,
         "seeds": e.plan.seeds,
+        "repetitions": repetitions(e),
         "published": e.paper.len(),
         "variants": names(jobs).into_iter().map(variant).collect::<Vec<_>>(),
         "parameters": parameters.iter().map(parameter).collect::<Vec<_>>(),
@@ -139,7 +140,9 @@ fn of_people(args: &ShowArgs, e: &Experiment, jobs: &[Job], parameters: &[(Param
     let fact = |what: &str, said: &str| output::lines(&format!("{what:<11}{}", output::wrapped(said, 11, columns)));
     fact("kind", &kind(e));
     fact("profile", &e.plan.profile);
-    fact("seeds", &e.plan.seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(", "));
+    let seeds = e.plan.seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+    let more = repetitions(e).filter(|many| *many > e.plan.seeds.len());
+    fact("seeds", &(seeds + &more.map_or(String::new(), |many| format!(" (`lab run` repeats it with {many})"))));
     fact("variants", &names(jobs).into_iter().map(|n| variant(e, jobs, n)).collect::<Vec<_>>().join(", "));
     fact("published", &format!("{} numbers are compared", e.paper.len()));
     let needs = needs(jobs);
@@ -156,6 +159,11 @@ fn of_people(args: &ShowArgs, e: &Experiment, jobs: &[Job], parameters: &[(Param
             text(6, &format!("{}: {} [{}{words}{may}]", field.name, field.meaning, field.form));
         }
     }
+}
+
+/// The number of seeds without --seeds.
+fn repetitions(e: &Experiment) -> Option<usize> {
+    e.repetitions(&Changes::default()).ok().map(std::num::NonZeroUsize::get)
 }
 
 /// A variant's name and its differences other than parameters.

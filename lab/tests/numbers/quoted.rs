@@ -98,7 +98,7 @@ fn measured(experiment: &Experiment, mut rows: Vec<Row>) -> Vec<Row> {
     let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let outcome = lab::run::run(experiment, &Changes::default(), threads, &|_| ()).unwrap();
     let claims: Vec<_> = rows.iter().map(claim).collect();
-    for (row, measured) in rows.iter_mut().zip(lab::compare::compare(&claims, &outcome)) {
+    for (row, measured) in rows.iter_mut().zip(lab::compare::compare(&claims, &outcome, &experiment.plan.seeds)) {
         row.ours = measured.ours;
         let Row { quantity, measure, of, unit, .. } = row;
         assert!(measured.ours.is_some(), "{quantity}: no phase {of:?} measured {measure:?} in {unit}");

@@ -141,11 +141,18 @@ fn what_a_full_run_measured_is_kept_beside_its_plan_and_nothing_else_is() {
     refused(&["keep", &own, "--results", &results], &["a quick run"]);
     misused(&["run", &own, "--keep", "--quick"], &["--keep", "--quick"]);
     misused(&["run", &own, "--keep", "--seed", "2"], &["--keep", "--seed"]);
+    misused(&["run", &own, "--keep", "--seeds", "2"], &["--keep", "--seeds"]);
     done(&["run", &own, "--keep", "--results", &results]);
     let kept = std::fs::read_to_string(format!("{own}/ours.csv")).unwrap();
     assert_eq!(kept, std::fs::read_to_string(format!("{shipped}/ours.csv")).unwrap(), "not what is shipped");
     std::fs::remove_file(format!("{own}/ours.csv")).unwrap();
     assert!(done(&["keep", &own, "--results", &results]).contains("ours.csv"));
+    assert_eq!(kept, std::fs::read_to_string(format!("{own}/ours.csv")).unwrap());
+    // A run without options has further seeds; those of the plan are kept.
+    let repeated = dir.path().join("repeated").display().to_string();
+    done(&["run", &own, "--results", &repeated]);
+    assert!(std::path::Path::new(&format!("{repeated}/microdrive-table31/microdrive.seed-1+2+3+4+5.json")).exists());
+    done(&["keep", &own, "--results", &repeated]);
     assert_eq!(kept, std::fs::read_to_string(format!("{own}/ours.csv")).unwrap());
     // Outside of the source tree nothing is written for shipped experiments.
     refused(&["keep", "microdrive-table31", "--results", &results], &["experiments/microdrive-table31", "sources"]);

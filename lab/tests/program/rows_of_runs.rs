@@ -91,7 +91,9 @@ fn agrees(room: &Room, experiment: &str, options: &[&str]) -> Vec<Row> {
         fs::read_dir(&dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
     assert_eq!(
         there,
-        ["energy", "latency", "measures", "runs", "timeline"].map(|name| format!("{name}.parquet")).into()
+        ["comparison", "energy", "latency", "measures", "runs", "timeline"]
+            .map(|name| format!("{name}.parquet"))
+            .into()
     );
     runs
 }
@@ -158,4 +160,38 @@ fn the_module_for_python_reads_the_rows() {
         .output()
         .unwrap();
     assert!(ran.status.success(), "{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+}
+
+#[test]
+fn a_run_with_several_seeds_says_of_each_variant_how_sure_its_difference_is() {
+    let room = Room::new();
+    let (results, dir) = (room.text("results"), room.path("rows"));
+    let args = ["run", "medfs-fig11a", "--quick", "--seeds", "3", "--results", &results];
+    let rows_there = ["--json", "--parquet", dir.to_str().unwrap()];
+    let answer: Value = serde_json::from_str(&done(&[&args[..], &rows_there].concat())).unwrap();
+    let outcome = &answer[0]["outcome"];
+    let [control, other] = &outcome["comparison"].as_array().unwrap()[..] else { panic!("{outcome}") };
+    assert_eq!((&control["verdict"], &control["seeds"]), (&"control".into(), &vec![1, 2, 3].into()));
+    assert_eq!((&other["against"], &other["seeds"]), (&control["name"], &vec![1, 2, 3].into()));
+    let number = |value: &Value| value.as_f64().unwrap();
+    let (mean, interval) = (number(&other["difference_percent"]), &other["interval_percent"]);
+    assert!(number(&interval[0]) < mean && mean < number(&interval[1]), "{other}");
+    let words = ["better", "worse", "no difference seen", "depends on the profile's numbers"];
+    assert!(words.contains(&other["verdict"].as_str().unwrap()), "{other}");
+    for phase in outcome["variants"][0]["phases"].as_array().unwrap() {
+        assert!(phase["range_pj"][0].as_u64().unwrap() < phase["range_pj"][1].as_u64().unwrap(), "{phase}");
+    }
+    let file = fs::read_to_string(answer[0]["file"].as_str().unwrap()).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&file).unwrap()["comparison"], outcome["comparison"]);
+    let written = rows(&dir, "comparison");
+    assert_eq!(
+        [text(&written[1], "verdict"), text(&written[1], "seeds")],
+        [other["verdict"].as_str().unwrap(), "1,2,3"]
+    );
+    for run in rows(&dir, "runs") {
+        let [low, total, high] = ["range_low_pj", "total_pj", "range_high_pj"].map(|name| whole(&run, name));
+        assert!(low < total && total < high, "{low} {total} {high}");
+    }
+    let said = done(&args);
+    assert!(said.contains("95 % interval") && said.contains("3 seeds (1, 2, 3)"), "{said}");
 }

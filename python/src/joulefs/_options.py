@@ -41,10 +41,13 @@ class Options(TypedDict, total=False):
     of: Values
     image: Values
     after: Values
+    #: Further files of the recording.
+    further: Values
     repeat: Values
     hurry: Values
     page_cache: Values
     cold: Values
+    no_cache: Values
     on_time: Values
     closed_loop: Values
     back_to_back: Values
@@ -71,7 +74,7 @@ class Options(TypedDict, total=False):
     compress_algorithm: Values
 
 
-_FLAGS = ("full", "hurry", "cold", "on_time", "closed_loop", "back_to_back", "paced")
+_FLAGS = ("full", "hurry", "cold", "no_cache", "on_time", "closed_loop", "back_to_back", "paced")
 #: Those that are no options of a volume, and have a value.
 _NAMED = (
     *("profile", "fs", "size", "of", "queue", "image", "age", "seed", "seeds", "fill", "repeat", "page_cache", "from", "to", "max_gap"),
@@ -92,10 +95,12 @@ _MEANINGS = {
     "discard": ("trim", "unmap"),
     "fill": ("full_to", "usage", "utilization"),
     "from_": ("begin", "offset", "since", "start"),
+    "further": ("files", "more", "recordings", "rest"),
     "fs": ("file_system", "filesystem", "format", "type"),
     "gc": ("cleaner", "cleaning", "collector", "garbage_collection", "policies", "policy", "victim"),
     "hurry": ("background", "eager"),
     "max_gap": ("gap", "idle", "pause", "pauses"),
+    "no_cache": ("afresh", "uncached"),
     "of": ("dev", "disk_number", "partition"),
     "options": ("mount", "mount_options", "o"),
     "paced": ("live", "real_time", "realtime"),
@@ -176,9 +181,9 @@ def commands(options: Options) -> Iterator[Command]:
     shared: list[str] = []
     products: list[list[tuple[str, list[str]]]] = []
     for name, values in _named(options):
-        if name == "after" and values is not None:
+        if name in ("after", "further") and values is not None:
             for file in _list(name, values) if _several(values) else [cast("Value", values)]:
-                shared += ["--after", _text(name, file)]
+                shared += ["--after", _text(name, file)] if name == "after" else [_text(name, file)]
         elif not _several(values):
             shared += _single(name, cast("Value", values))
         elif name in _ALONE:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from joulefs._binary import Error
 from joulefs._html import energy, table
-from joulefs._verdict import Row, of_runs
+from joulefs._verdict import Row, of_rows, of_runs
 
 __all__ = ["Part", "Result", "TABLES", "read"]
 
@@ -124,7 +124,7 @@ class Result:
         self._verdicts = list(verdicts)
         self._tables: dict[str, pa.Table] = {}
         if now:
-            for name in TABLES:
+            for name in (*TABLES, "prices"):
                 self._table(name)
 
     def _table(self, name: str) -> pa.Table:
@@ -165,7 +165,23 @@ class Result:
         The difference is the mean over the pairs with equal seeds, in percent of the control; from `low_percent` to
         `high_percent` is its interval of 95 %. The page docs/comparing.md explains the words.
         """
-        return pd.DataFrame(self._verdicts or of_runs(self.runs()))
+        return pd.DataFrame(self._judged())
+
+    def _judged(self) -> list[Row]:
+        if self._verdicts:
+            return self._verdicts
+        said = [part.directory / "comparison.parquet" for part in self._parts if part.places is None]
+        if len(said) == len(self._parts) and all(file.exists() for file in said):
+            # The program has compared them.
+            return [row for file in said for row in of_rows(pq.read_table(file).to_pylist())]
+        return of_runs(self.runs(), self._prices())
+
+    def _prices(self) -> dict[str, pd.Series[int]]:
+        """What each run costs in each draw of the profile's numbers, by its key."""
+        if "prices" not in self._tables and not all((part.directory / "prices.parquet").exists() for part in self._parts):
+            return {}
+        frame = self._table("prices").to_pandas().sort_values("draw", kind="stable")
+        return {str(key): draws["pj"] for key, draws in frame.groupby("key", sort=False)}
 
     def energy(self) -> pd.DataFrame:
         """A row for each run, owner, cause and component: what it cost.
@@ -220,7 +236,7 @@ class Result:
                 interval(row),
                 str(row["verdict"]),
             )
-            for row in self._verdicts or of_runs(self.runs())
+            for row in self._judged()
         ]
         return table(f"{len(self)} runs", heads, rows)
 

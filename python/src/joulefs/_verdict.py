@@ -1,9 +1,9 @@
 """What does a comparison say, and how sure is it?
 
 The program judges the runs of one command. Runs that were made one by one, for a sweep, are judged here by the same rules
-(docs/comparing.md): each is compared with its control of the same seed, and a verdict needs an interval of 95 % without 0.
-Left out: pairs on different devices, of which only the program knows what both count; and other prices within the ranges of
-the profile's numbers, hence "better at these prices".
+(docs/comparing.md): each is compared with its control of the same seed, and a verdict needs an interval of 95 % without 0,
+and the same sign in nine of ten draws of the profile's numbers. Left out: pairs on different devices, of which only the
+program knows what both count.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, cast
 
 import pandas as pd
 
-__all__ = ["Row", "of_program", "of_runs"]
+__all__ = ["Row", "of_program", "of_rows", "of_runs"]
 
 #: Of one configuration: run, against, seeds, mean_pj, difference_percent, low_percent, high_percent, verdict.
 Row: TypeAlias = dict[str, Any]
@@ -42,15 +42,40 @@ def of_program(comparison: Sequence[Mapping[str, Any]], suffix: str) -> list[Row
     return [row(judged) for judged in comparison]
 
 
-def of_runs(runs: pd.DataFrame) -> list[Row]:
-    """The same from the rows of runs, as :meth:`joulefs.Result.runs` has them."""
+def of_rows(comparison: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """The same from the rows of comparison.parquet."""
+
+    def row(judged: Mapping[str, Any]) -> Row:
+        return {
+            "run": judged["name"],
+            "against": judged.get("against"),
+            "seeds": len(judged["seeds"].split(",")),
+            "mean_pj": judged["mean_pj"],
+            "difference_percent": judged.get("difference_percent"),
+            "low_percent": judged.get("interval_low_percent"),
+            "high_percent": judged.get("interval_high_percent"),
+            "verdict": judged["verdict"],
+        }
+
+    return [row(judged) for judged in comparison]
+
+
+#: What a run costs in each draw of the profile's numbers, by its key.
+Prices: TypeAlias = Mapping[str, "pd.Series[int]"]
+
+
+def of_runs(runs: pd.DataFrame, prices: Prices) -> list[Row]:
+    """The same from the rows of runs, as :meth:`joulefs.Result.runs` has them.
+
+    Of runs whose prices are not there, as earlier versions made them, other prices are left out.
+    """
     rows: dict[str, dict[str, Any]] = {row["key"]: row for row in cast("list[Any]", runs.to_dict("records"))}
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in rows.values():
         groups.setdefault(_but_seed(row), []).append(row)
     has_controls = any(_text(row.get("control")) for row in rows.values())
     first = next(iter(groups.values()), [])
-    return [_judged(name, group, rows, [] if has_controls or group is first else first) for name, group in groups.items()]
+    return [_judged(name, group, rows, [] if has_controls or group is first else first, prices) for name, group in groups.items()]
 
 
 def _but_seed(row: Mapping[str, Any]) -> str:
@@ -62,7 +87,9 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _judged(name: str, group: list[dict[str, Any]], rows: dict[str, dict[str, Any]], first: list[dict[str, Any]]) -> Row:
+def _judged(
+    name: str, group: list[dict[str, Any]], rows: dict[str, dict[str, Any]], first: list[dict[str, Any]], prices: Prices
+) -> Row:
     def control(row: dict[str, Any]) -> dict[str, Any] | None:
         if first:
             return next((other for other in first if other.get("seed") == row.get("seed")), first[0])
@@ -91,9 +118,26 @@ def _judged(name: str, group: list[dict[str, Any]], rows: dict[str, dict[str, An
     if half is None:
         return judged | {"difference_percent": mean, "verdict": "not judged: one seed"}
     low, high = mean - half, mean + half
-    word = "better" if high < 0.0 else "worse"
-    verdict = "no difference seen" if low <= 0.0 <= high else f"{word} at these prices"
+    verdict = "better" if high < 0.0 else "worse"
+    if low <= 0.0 <= high:
+        verdict = "no difference seen"
+    elif _depends(pairs, prices):
+        verdict = "depends on the profile's numbers"
     return judged | {"difference_percent": mean, "low_percent": low, "high_percent": high, "verdict": verdict}
+
+
+def _depends(pairs: Sequence[tuple[dict[str, Any], dict[str, Any]]], prices: Prices) -> bool:
+    """Whether nine of ten draws of the profile's numbers include a difference of 0."""
+    if any(row["key"] not in prices for pair in pairs for row in pair):
+        return False
+
+    def total(side: int) -> pd.Series[float]:
+        each = [prices[pair[side]["key"]].reset_index(drop=True).astype("float64") for pair in pairs]
+        return pd.concat(each, axis=1).sum(axis=1)
+
+    changes = (total(0) / total(1) - 1.0).sort_values().tolist()
+    twentieth = len(changes) // 20
+    return bool(changes[twentieth] <= 0.0 <= changes[-1 - twentieth])
 
 
 def _half(changes: Sequence[float], mean: float) -> float | None:

@@ -120,7 +120,11 @@ pub fn calibrate(
     }
     if name != profile.name {
         document["name"] = value(name);
-        document["title"] = value(format!("numbers fitted to {}, the others of {}", data.file, profile.name));
+        let device = data.file.strip_suffix(".csv").unwrap_or(data.file);
+        document["title"] = value(format!(
+            "{device}: prices and times fitted to {} measured numbers; the others are those of {}",
+            fit.numbers, profile.name
+        ));
     }
     let (left_out, word) = if fit.left_out { (&fit.outliers[..], "without") } else { (&[][..], "with") };
     let mut line = data.line(fit.numbers, left_out);

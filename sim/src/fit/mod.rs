@@ -60,6 +60,21 @@ pub enum FitError {
         /// Two for reads, two for writes.
         needed: usize,
     },
+    /// A drive that draws less the more it does is not explained by prices.
+    #[error(
+        "watts fall with the load: {less_load} {more}, {more_load} {less}; check the columns watts, bytes and per_second, \
+         or leave out loads during which something else changed"
+    )]
+    Falling {
+        /// The name of the lighter load.
+        less_load: String,
+        /// Its rate and power.
+        more: String,
+        /// The name of the heavier load.
+        more_load: String,
+        /// Its rate and power.
+        less: String,
+    },
     /// The rows do not determine this parameter.
     #[error("the rows do not determine {0}: measure workloads in which it matters more, or less")]
     Undetermined(String),
@@ -87,4 +102,17 @@ pub enum FitError {
         /// Unit of both.
         unit: &'static str,
     },
+}
+
+/// The text of a table without the byte order mark that some programs put before it.
+fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
+}
+
+/// Names the first of the needed columns that a table lacks; `what` is such a table.
+fn check_columns(headers: &csv::StringRecord, needed: &[&str], what: &str) -> Result<(), String> {
+    match needed.iter().find(|column| !headers.iter().any(|head| head == **column)) {
+        Some(column) => Err(format!("no column {column}: {what} has {}", needed.join(", "))),
+        None => Ok(()),
+    }
 }

@@ -4,13 +4,13 @@
 //! `mb_written` (of 1,048,576 bytes), `read_requests`, `write_requests`, `map_accesses` (pages of the device's map
 //! that had to be fetched); energies in millijoules `total`, `cpu`, `storage`, `rest` (DRAM and board), each a
 //! number, a share of the total such as `17.91%`, or empty if not measured; `times` and `as_long_as` (duration as a
-//! multiple of the named row's); `source`. Missing columns count as empty.
+//! multiple of the named row's); `source`. Missing columns count as empty; only `workload` is needed.
 
 use std::path::Path;
 
 use serde::Deserialize;
 
-use super::FitError;
+use super::{FitError, check_columns, without_mark};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -96,10 +96,12 @@ impl Rows {
     /// Parses the text of a file; `from` is its name for errors.
     pub fn parse(text: &str, from: &str) -> Result<Self, FitError> {
         let malformed = |message: String| FitError::Malformed { from: from.into(), message };
+        let text = without_mark(text);
         let mut reader =
             csv::ReaderBuilder::new().comment(Some(b'#')).trim(csv::Trim::All).from_reader(text.as_bytes());
         let wrong = |e: csv::Error| malformed(e.to_string());
         let headers = reader.headers().map_err(wrong)?.clone();
+        check_columns(&headers, &["workload"], "a table of workloads").map_err(malformed)?;
         let (mut written, mut lines): (Vec<Written>, Vec<u64>) = (Vec::new(), Vec::new());
         for record in reader.records() {
             let record = record.map_err(wrong)?;

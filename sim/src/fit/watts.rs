@@ -19,7 +19,7 @@ use toml_edit::{ArrayOfTables, DocumentMut, InlineTable, Item, Table, Value, val
 
 use device::energy::profile::{DeviceSpec, Profile, ProfileError};
 
-use super::FitError;
+use super::{FitError, check_columns, without_mark};
 
 /// What the drive was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -62,6 +62,9 @@ const MIB: f64 = 1_048_576.0;
 /// agree by chance. Two sessions of one laboratory are 12 % apart in nine of ten cases, as for all measured numbers.
 const LEAST: f64 = 0.12 / 1.645;
 
+/// What a measured number is off at most, as a factor, in nine of ten cases.
+const OFF: f64 = 1.0 - 0.12;
+
 impl Load {
     /// Megabytes (of 1,048,576 bytes) per second.
     pub fn rate(&self) -> f64 {
@@ -83,10 +86,12 @@ impl Load {
 pub struct Loads(pub Vec<Load>);
 
 impl Loads {
-    /// Whether this is a table of loads, by its head.
+    /// Whether this is a table of loads, by its head: it has columns that only these have.
     pub fn is_one(text: &str) -> bool {
-        let head = text.lines().find(|line| !line.trim_start().starts_with('#') && !line.trim().is_empty());
-        head.is_some_and(|head| head.split(',').any(|column| column.trim() == "watts"))
+        let mut lines = without_mark(text).lines();
+        let head = lines.find(|line| !line.trim_start().starts_with('#') && !line.trim().is_empty());
+        let is_own = |column: &str| ["load", "way", "per_second", "watts"].contains(&column.trim().trim_matches('"'));
+        head.is_some_and(|head| head.split(',').any(is_own))
     }
 
     /// Parses a table; `from` is its name in errors.
@@ -95,8 +100,13 @@ impl Loads {
     /// A row is malformed, or there is none.
     pub fn parse(text: &str, from: &str) -> Result<Self, FitError> {
         let malformed = |message: String| FitError::Malformed { from: from.into(), message };
-        let mut reader =
-            csv::ReaderBuilder::new().comment(Some(b'#')).trim(csv::Trim::All).from_reader(text.as_bytes());
+        let mut reader = csv::ReaderBuilder::new()
+            .comment(Some(b'#'))
+            .trim(csv::Trim::All)
+            .from_reader(without_mark(text).as_bytes());
+        let headers = reader.headers().map_err(|e| malformed(e.to_string()))?;
+        let needed = ["load", "way", "bytes", "per_second", "watts"];
+        check_columns(headers, &needed, "a table of loads").map_err(malformed)?;
         let loads = reader.deserialize().collect::<Result<Vec<Load>, _>>().map_err(|e| malformed(e.to_string()))?;
         for load in &loads {
             let positive = |n: Option<f64>| n.is_some_and(|n| n.is_finite() && n > 0.0);
@@ -167,7 +177,7 @@ impl Drive {
     /// Fits the prices.
     ///
     /// # Errors
-    /// Too few loads.
+    /// Too few loads, or watts that fall with the load.
     pub fn fit(loads: &Loads) -> Result<Self, FitError> {
         let (rest, sleep) = (loads.mean(Way::Idle), loads.mean(Way::Sleep));
         let work: Vec<&Load> = loads.0.iter().filter(|load| load.is_work()).collect();
@@ -175,6 +185,7 @@ impl Drive {
         if work.len() < 2 * kinds || kinds == 0 {
             return Err(FitError::TooFewLoads { loads: work.len(), needed: 2 * kinds.max(1) });
         }
+        falling(loads, rest)?;
         let mut best: Option<(f64, [Price; 4])> = None;
         let mut choices: Vec<u32> = (1..16).collect();
         // Of equally good ones, that with power of its own at work, and with the fewest prices.
@@ -215,8 +226,12 @@ impl Drive {
         let mut document: DocumentMut = base.parse().map_err(|e: toml_edit::TomlError| malformed(e.to_string()))?;
         let sources = loads.sources();
         document["name"] = value(name);
-        document["title"] =
-            value(format!("watts at measured loads; size, chips and times of requests are those of {}", own.name));
+        let device = table.strip_suffix(".csv").unwrap_or(table);
+        document["title"] = value(format!(
+            "{device}: prices fitted to the watts of {} loads; size, chips and times of requests are those of {}",
+            loads.0.len(),
+            own.name
+        ));
         let on = format!("{sources}: {} loads of {table}, differences of {:.1} %", loads.0.len(), self.rms);
         document["calibrated_on"] = value([on].into_iter().collect::<Value>());
         let else_ = format!("nothing that was compared: chips, and times of requests, are those of {}", own.name);
@@ -317,6 +332,37 @@ fn number(amount: f64, unit: &str, confidence: &str, range: Option<(f64, f64)>, 
     value(number)
 }
 
+/// Fails if reads or writes draw less the faster they are, or all less than rest, by more than measurements are off.
+fn falling(loads: &Loads, rest: Option<f64>) -> Result<(), FitError> {
+    let told = |rate: f64, watts: f64| format!("draws {watts:.2} W at {rate:.0} MB/s");
+    for way in [Way::Read, Way::Write] {
+        let mut own: Vec<&Load> = loads.0.iter().filter(|load| load.way == way).collect();
+        own.sort_by(|a, b| a.rate().total_cmp(&b.rate()));
+        let (Some(first), Some(last)) = (own.first(), own.last()) else { continue };
+        let most = own.iter().max_by(|a, b| a.watts.total_cmp(&b.watts)).unwrap_or(last);
+        let fall = |less_load: &str, more: String| FitError::Falling {
+            less_load: less_load.to_owned(),
+            more,
+            more_load: last.load.clone(),
+            less: told(last.rate(), last.watts),
+        };
+        if let Some(rest) = rest.filter(|rest| most.watts < rest * OFF) {
+            return Err(fall("rest", told(0.0, rest)));
+        }
+        // The straight line through all of them.
+        let n = own.len() as f64;
+        let mean = |of: &dyn Fn(&Load) -> f64| own.iter().map(|load| of(load)).sum::<f64>() / n;
+        let (rate, watts) = (mean(&|load| load.rate()), mean(&|load| load.watts));
+        let spread = mean(&|load| (load.rate() - rate).powi(2));
+        let slope = mean(&|load| (load.rate() - rate) * (load.watts - watts)) / spread;
+        let at = |load: &Load| watts + slope * (load.rate() - rate);
+        if spread > 0.0 && at(last) < at(first) * OFF {
+            return Err(fall(&first.load, told(first.rate(), first.watts)));
+        }
+    }
+    Ok(())
+}
+
 /// Least squares of the relative differences with these prices, the others being 0: the sum of squares, and the prices.
 /// `None` if one is negative, or not determined.
 fn solve(work: &[&Load], rest: f64, chosen: &[usize]) -> Option<(f64, [Price; 4])> {
@@ -349,4 +395,43 @@ fn solve(work: &[&Load], rest: f64, chosen: &[usize]) -> Option<(f64, [Price; 4]
         prices[*price] = Price { value, range: Some(((value - half).max(0.0), value + half)) };
     }
     Some((squares, prices))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "load,way,bytes,per_second,watts\n";
+
+    fn fit(rows: &str) -> Result<Drive, String> {
+        let loads = Loads::parse(&format!("{HEAD}{rows}"), "mine.csv").map_err(|e| e.to_string())?;
+        Drive::fit(&loads).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn watts_that_fall_with_the_load_are_refused_by_the_names_of_the_loads() {
+        let said = fit("slow,read,1048576,100,5\nmiddle,read,1048576,500,4\nfast,read,1048576,900,3\n").unwrap_err();
+        let expected =
+            "watts fall with the load: slow draws 5.00 W at 100 MB/s, fast draws 3.00 W at 900 MB/s; check the columns";
+        assert!(said.starts_with(expected), "{said}");
+        let said = fit("idle,idle,,,6\na,write,1048576,100,4\nb,write,1048576,200,4.5\n").unwrap_err();
+        assert!(said.contains("rest draws 6.00 W at 0 MB/s, b draws 4.50 W at 200 MB/s"), "{said}");
+        // As little as measurements are off is no fall.
+        assert!(fit("a,read,1048576,100,5\nb,read,1048576,900,4.8\n").is_ok());
+    }
+
+    #[test]
+    fn a_table_with_a_byte_order_mark_is_read_and_a_missing_column_is_named() {
+        let rows = "a,read,1048576,100,4\nb,read,1048576,900,5\n";
+        let marked = format!("\u{feff}{HEAD}{rows}");
+        assert!(Loads::is_one(&marked));
+        assert_eq!(Loads::parse(&marked, "mine.csv").unwrap().0.len(), 2);
+        for column in ["load", "way", "bytes", "per_second", "watts"] {
+            let text = format!("{}{rows}", HEAD.replace(column, "other"));
+            let said = Loads::parse(&text, "mine.csv").unwrap_err().to_string();
+            let expected =
+                format!("mine.csv: no column {column}: a table of loads has load, way, bytes, per_second, watts");
+            assert_eq!((Loads::is_one(&text), said), (true, expected));
+        }
+    }
 }

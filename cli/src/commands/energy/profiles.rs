@@ -56,8 +56,11 @@ pub fn list(as_json: bool) -> Result<(), Failure> {
 pub fn show(args: &ShowArgs, as_json: bool) -> Result<(), Failure> {
     let text = Profile::text(&args.profile)?;
     let profile = Profile::parse(&text, &args.profile)?;
+    let limits: HashMap<String, (f64, f64)> = profile.numbers().iter().map(|n| (n.name.clone(), n.limits())).collect();
     if as_json {
-        output::print(&serde_json::to_value(&profile).map_err(|e| e.to_string())?);
+        let mut value = serde_json::to_value(&profile).map_err(|e| e.to_string())?;
+        add_ranges("", &mut value, &limits);
+        output::print(&value);
         return Ok(());
     }
     output::line(&format!("{}: {}", profile.name, profile.title));
@@ -80,13 +83,10 @@ pub fn show(args: &ShowArgs, as_json: bool) -> Result<(), Failure> {
     let file: DocumentMut = text.parse().map_err(|e| format!("{}: {e}", args.profile))?;
     let mut rows: Vec<[String; 4]> = Vec::new();
     numbers("", file.as_item(), &mut rows);
-    let limits: HashMap<String, (f64, f64)> = profile.numbers().iter().map(|n| (n.name.clone(), n.limits())).collect();
     let rows = rows.into_iter().map(|[name, amount, confidence, source]| {
         let (low, high) = limits.get(&name).copied().unwrap_or_default();
-        // Sizes and numbers of things are what they are.
-        let is_count = ["B", "KiB", "MiB", "GiB", "rpm"].iter().any(|unit| amount.ends_with(&format!(" {unit}")));
-        let is_count = is_count || amount.parse::<f64>().is_ok();
-        let range = if is_count { String::new() } else { format!("{}..{}", short(low), short(high)) };
+        let unit = amount.split_once(' ').map_or("", |(_, unit)| unit);
+        let range = if is_count(unit) { String::new() } else { format!("{}..{}", short(low), short(high)) };
         [name, amount, range, confidence, source]
     });
     let columns = [table::text(""), table::number(""), table::number("range"), table::word(""), table::text("")];
@@ -94,6 +94,32 @@ pub fn show(args: &ShowArgs, as_json: bool) -> Result<(), Failure> {
     rows.for_each(|row| table.cells(row));
     output::lines(&format!("\n{}", table.text()));
     Ok(())
+}
+
+/// Whether a number with this unit is a size, or a number of things, and so what it is.
+fn is_count(unit: &str) -> bool {
+    ["", "B", "KiB", "MiB", "GiB", "rpm"].contains(&unit)
+}
+
+/// Adds the range to every number below a value that has none of its own, in the number's unit.
+fn add_ranges(name: &str, value: &mut Value, limits: &HashMap<String, (f64, f64)>) {
+    let inner = |key: &str| if name.is_empty() { key.to_owned() } else { format!("{name}.{key}") };
+    match value {
+        Value::Object(number) if number.contains_key("confidence") => {
+            let unit = number.get("unit").and_then(Value::as_str).unwrap_or_default();
+            if let Some((low, high)) = limits.get(name).filter(|_| !is_count(unit)) {
+                number.insert("range".into(), json!([low, high]));
+            }
+        }
+        Value::Object(table) => table.iter_mut().for_each(|(key, value)| add_ranges(&inner(key), value, limits)),
+        Value::Array(list) => {
+            for (n, value) in list.iter_mut().enumerate() {
+                let key = value.get("name").and_then(Value::as_str).map_or(n.to_string(), str::to_owned);
+                add_ranges(&inner(&key), value, limits);
+            }
+        }
+        _ => {}
+    }
 }
 
 /// A limit with three digits.

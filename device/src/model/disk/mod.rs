@@ -188,6 +188,7 @@ impl Disk {
             }
         }
         self.stay(Part::Sleep, self.power.standby, until, bill);
+        bill.rested(until.since(self.rest), false);
     }
 
     /// Books the time until `until`, in which the platter spins and the arm is unused.
@@ -205,6 +206,7 @@ impl Disk {
 
     /// Returns the moment from which the platter spins and the arm is usable.
     fn awake(&mut self, now: Nanos, bill: &mut Bill) -> Nanos {
+        bill.rested(now.since(self.rest), true);
         if let Some(level) = self.level.take().map(|n| self.levels[n]) {
             self.counts.wakes += 1;
             self.writing = false;

@@ -49,6 +49,7 @@ impl Idle {
         if until <= self.paid {
             return;
         }
+        bill.rested(until.since(rest), false);
         let ends = |i: usize| self.states.get(i).map_or(Nanos(u64::MAX), |s| Nanos(rest.0.saturating_add(s.after.0)));
         let (mut paid, mut femto) = (self.paid, self.femto);
         let mut pay = |part, power: Power, to: Nanos| {
@@ -68,6 +69,7 @@ impl Idle {
     /// Wakes the device for a request at `now`; returns when it is awake.
     pub fn wake(&mut self, now: Nanos, rest: Nanos, bill: &mut Bill) -> Nanos {
         let slept = now.since(rest);
+        bill.rested(slept, true);
         match self.states.iter().rfind(|s| s.after <= slept && now > rest) {
             None => now,
             Some(s) => {

@@ -152,7 +152,8 @@ impl Files {
             self.ctx.dev.read(Lba(run[0].0.into()), packed[done..done + run.len()].as_flattened_mut(), tag)?;
             done += run.len();
         }
-        self.ctx.compute(self.ctx.options.compress_costs.unpack(method), Cause::Decompress.of(inode.ino));
+        let (work, busy) = self.ctx.options.compress_costs.unpack(method);
+        self.ctx.compute(work, busy, Cause::Decompress.of(inode.ino));
         method
             .decompress(packed.as_flattened(), plain)
             .map_err(|e| Error::corrupt(format_args!("inode {}, cluster at file block {first}: {e}", inode.ino)))

@@ -103,7 +103,8 @@ impl Files {
                 let inside = (cluster.end - 1) * BLOCK < inode.size();
                 let packed = packer.as_mut().filter(|_| pages == n && inside).and_then(|packer| {
                     let plain: Vec<Block> = content.pages.range(cluster.clone()).map(|(_, page)| **page).collect();
-                    self.ctx.compute(self.ctx.options.compress_costs.pack(method), Cause::Compress.of(inode.ino));
+                    let (work, busy) = self.ctx.options.compress_costs.pack(method);
+                    self.ctx.compute(work, busy, Cause::Compress.of(inode.ino));
                     packer.pack(plain.as_flattened())
                 });
                 blocks += packed.as_ref().map_or(pages, Vec::len);

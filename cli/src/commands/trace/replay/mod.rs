@@ -499,7 +499,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     }
     let wrong = outcomes.iter().find_map(|outcome| outcome.too_small(&settings));
     if let (Some(dir), None) = (&args.parquet, &wrong) {
-        rows::write(&args.file, &points, &outcomes, &judged::cells(&judged, &points), dir)?;
+        rows::write(&args.file, &points, &outcomes, &judged::cells(&judged, &points, &outcomes), dir)?;
     }
     let printed = Printed { points: &points, outcomes: &outcomes, judged: &judged, sensitivity: sensitivity.as_ref() };
     print::all(&printed, args.by_file.unwrap_or(20), (as_json, wrong.as_deref()));

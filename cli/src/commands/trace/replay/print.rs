@@ -223,7 +223,7 @@ pub fn all(printed: &Printed<'_>, most: usize, (as_json, wrong): (bool, Option<&
                 let moved = sensitivity.map(|s| format!("\n\n{}", assumed::table(s, one.total())));
                 whole(one, most) + &moved.unwrap_or_default()
             }
-            _ => side_by_side(&shown, &judged::text(judged, points)),
+            _ => side_by_side(&shown, &judged::text(judged, points, outcomes)),
         });
         return;
     }

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use device::energy::{Component, Energy};
+use device::energy::{Component, Draws, Energy};
+use serde_json::json;
 use sim::replay::{Known, Outcome, Point};
 use trace::replay::blocks::Latency;
 
@@ -69,10 +70,24 @@ pub fn write(
     let all: Vec<Run<'_>> =
         all.filter_map(|(point, outcome)| Some(Run { point, known: point.known.as_ref()?, outcome })).collect();
     let cells = all.iter().map(|run| runs::cells(recording, run)).collect::<Result<Vec<_>, _>>()?;
-    if judged.is_empty() {
+    let prices: Vec<Cells> = all.iter().flat_map(prices).collect();
+    let mut more = vec![("prices", &prices[..])];
+    match judged.is_empty() {
         // Verdicts of an earlier comparison do not belong to this run.
-        let _ = std::fs::remove_file(dir.join("comparison.parquet"));
-        return rows::write(dir, SCHEMA, &all, &cells);
+        true => drop(std::fs::remove_file(dir.join("comparison.parquet"))),
+        false => more.push(("comparison", judged)),
     }
-    rows::write_with(dir, SCHEMA, &all, &cells, &[("comparison", judged)])
+    rows::write_with(dir, SCHEMA, &all, &cells, &more)
+}
+
+/// What a run costs in each draw of the profile's numbers. In a draw, runs on one device pay the same prices.
+fn prices(run: &Run<'_>) -> Vec<Cells> {
+    let (number, key, name) = rows::Run::begin(run);
+    let draws = Draws::of(&run.outcome.profile, &run.outcome.run.ledger);
+    let row = |(draw, pj): (usize, &f64)| {
+        let cells = [("run", json!(number)), ("key", json!(key)), ("name", json!(name))];
+        let cells = cells.into_iter().chain([("draw", json!(draw)), ("pj", json!(pj.max(0.0) as u64))]);
+        cells.map(|(name, value)| (name.to_owned(), value)).collect()
+    };
+    draws.totals().iter().enumerate().map(row).collect()
 }
