@@ -150,6 +150,8 @@ impl Kind {
             table.iter().any(|(name, value)| name == "full" || value.as_table().is_some_and(is_full))
         }
         match self {
+            // The courses are the repetitions.
+            Kind::Regret => false,
             Kind::Differential | Kind::Requests | Kind::RequestSizes | Kind::Days | Kind::Idle => false,
             Kind::Uncached => is_full(parameters),
             _ => true,

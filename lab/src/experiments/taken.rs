@@ -69,7 +69,6 @@ pub fn parameters(kind: Kind) -> Vec<Parameter> {
         Kind::Days => of::<days::Parameters>(),
         Kind::Worth => of::<OnVolume<worth::Parameters>>(),
         Kind::Regret => of::<OnVolume<regret::Parameters>>(),
-        Kind::Regret => of::<OnVolume<regret::Parameters>>(),
         Kind::Idle => of::<OnVolume<idle::Parameters>>(),
     };
     fields(&schema, &source(kind))

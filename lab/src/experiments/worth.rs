@@ -117,7 +117,7 @@ impl Parameters {
 
 /// Durations of calls in nanoseconds, including their waits.
 #[derive(Default)]
-struct Times {
+pub(super) struct Times {
     /// Calls that sync.
     syncs: Vec<u64>,
     /// Calls that read contents.
