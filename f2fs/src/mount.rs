@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use device::clock::Clock;
-use device::{Counting, BlockDevice, Lba};
+use device::{BlockDevice, Counting, Lba};
 use format::casefold;
 use format::checkpoint::{Checkpoint, CpFlags};
 use format::sit::{self, LogType, SIT_ENTRIES, SitEntry};

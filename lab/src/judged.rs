@@ -10,11 +10,15 @@ use sim::replay::judged::{Difference, Judged, Verdict};
 use sim::result::Phase;
 
 use crate::control;
-use crate::plan::{Experiment, Job};
+use crate::plan::{Experiment, Job, Kind};
 use crate::result::{Outcome, VariantResult};
 
 /// Compares every variant of an outcome with its control; `jobs` are those of the outcome, skipped ones included.
 pub fn all(experiment: &Experiment, jobs: &[Job], outcome: &Outcome) -> Vec<Judged> {
+    if experiment.plan.kind == Kind::Regret {
+        // Each variant has its control within.
+        return Vec::new();
+    }
     let controls = controls(experiment, jobs);
     let run = |n: usize| outcome.variants.iter().position(|v| (&v.name, v.seed) == (&jobs[n].variant, jobs[n].seed));
     let mut names: Vec<&str> = Vec::new();

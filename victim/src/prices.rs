@@ -32,7 +32,7 @@ impl Default for Prices {
             write_block_sequential: 12_614_000,
             write_block_random: 12_614_000,
             request: 121_949_000,
-            flush: 0,
+            flush: 202_651_000,
             copy_inside: 5_889_000,
             spare: 71,
         }

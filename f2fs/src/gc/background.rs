@@ -225,11 +225,12 @@ impl Cleaning {
                 let prices = seg.chooser.prices();
                 let alone = !self.ctx.changed.load(Ordering::Acquire);
                 let checkpoint = if alone { ledger::checkpoint(prices) } else { 0 };
-                let cost = checkpoint + ledger::estimate(prices, to.cost, &victim, self.ctx.sb.segs_per_sec);
-                if !ledger.allows(cost, &ledger.account(prices, &self.done(&seg))) {
+                let cost = ledger::estimate(prices, to.cost, self.ctx.sb.segs_per_sec);
+                let lot = cost.saturating_mul(1 + u128::from(seg.sections_without_use()));
+                if !ledger.allows(checkpoint + lot, &ledger.account(prices, &self.done(&seg))) {
                     return None;
                 }
-                ledger.begin(cost);
+                ledger.begin(checkpoint + cost);
                 drop(ledger);
                 seg.begin_shadow();
             }

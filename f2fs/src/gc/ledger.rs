@@ -17,11 +17,14 @@
 //! table entries, discards. Before a section is cleaned its cost is estimated; if the last estimates were too low, the
 //! next are higher by as much.
 //!
+//! The first sections may be worth nothing: logs fill holes until more sections are free than are kept back. So cleaning
+//! begins when the account allows as many as are missing.
+//!
 //! What users order at any price (`gc_keep_free`, `gc_urgent`) is not on the ledger. Left out on purpose: what the flash
 //! saves or loses by copying less or more inside.
 
 use device::Counts;
-use victim::{Candidate, Prices};
+use victim::Prices;
 
 use crate::segment::shadow::Saved;
 use crate::segment::tally::Placing;
@@ -88,12 +91,11 @@ fn summary(prices: &Prices) -> u128 {
     times(2, prices.request) + u128::from(prices.read_block) + u128::from(prices.write_block_sequential)
 }
 
-/// What cleaning a unit of `segments` segments costs, if moving its blocks costs `moving`: the owners of its runs are
-/// read, its summaries, and entries of tables are written; then it is discarded.
-pub(crate) fn estimate(prices: &Prices, moving: u64, victim: &Candidate, segments: u32) -> u128 {
-    let runs = victim.valid.min(victim.fragments() + 1);
-    let owners = times(runs.into(), prices.request) + times(runs.into(), prices.read_block);
-    u128::from(moving) + owners + summary(prices) * 2 * u128::from(segments) + u128::from(prices.request)
+/// What cleaning a unit of `segments` segments costs, if moving its blocks costs `moving`: summaries are read and
+/// written, and entries of tables; then it is discarded. That the nodes with its addresses may have to be read shows in
+/// what the sections before cost.
+pub(crate) fn estimate(prices: &Prices, moving: u64, segments: u32) -> u128 {
+    u128::from(moving) + summary(prices) * 2 * u128::from(segments) + u128::from(prices.request)
 }
 
 impl Ledger {
@@ -187,7 +189,8 @@ mod tests {
     fn what_cleaning_requested_is_spent_and_no_use() {
         let mut ledger = Ledger::default();
         ledger.begin(500);
-        let of_cleaning = Counts { reads: 1, blocks_read: 7, writes: 1, blocks_written: 9, flushes: 1, ..Counts::default() };
+        let of_cleaning =
+            Counts { reads: 1, blocks_read: 7, writes: 1, blocks_written: 9, flushes: 1, ..Counts::default() };
         ledger.enter(&PRICES, of_cleaning);
         let done = Done { requests: used(500).requests + of_cleaning, ..Done::default() };
         let account = ledger.account(&PRICES, &done);
@@ -214,8 +217,14 @@ mod tests {
     #[test]
     fn absurd_numbers_do_no_harm() {
         let all = u64::MAX;
-        let prices =
-            Prices { read_block: all, write_block_sequential: all, write_block_random: all, request: all, flush: all, ..PRICES };
+        let prices = Prices {
+            read_block: all,
+            write_block_sequential: all,
+            write_block_random: all,
+            request: all,
+            flush: all,
+            ..PRICES
+        };
         let requests = Counts { reads: all, writes: all, blocks_read: all, flushes: all, ..Counts::default() };
         let saved = Saved { requests: i64::MIN, opened: i64::MIN };
         let mut ledger = Ledger::default();

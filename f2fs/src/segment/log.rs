@@ -98,6 +98,7 @@ impl Segments {
         self.close(log)?;
         let l = &self.logs[log.index()];
         let (old, fresh) = (l.seg, !l.threaded);
+        self.kept_in_use = self.kept_back();
         let mut found = if fresh { self.table.next_in_section(old) } else { None };
         if found.is_none() && self.need_threading() && self.thread(log)? {
             self.table.release_log(old);

@@ -140,6 +140,8 @@ pub struct Segments {
     pub(crate) tally: Tally,
     /// The segments as they would be if nobody had cleaned.
     shadow: shadow::Shadowing,
+    /// Sections that were kept back when a log last looked for a segment, with what was dirty then.
+    kept_in_use: u64,
     /// True if the last node of the warm node log has no next block, because the log found no next segment.
     /// Roll-forward stops at that node: until the next checkpoint, it finds no node written later.
     pub(crate) chain_ends: bool,
@@ -175,6 +177,7 @@ impl Segments {
             pressure,
             tally: Tally::default(),
             shadow: shadow::Shadowing::default(),
+            kept_in_use: 0,
             chain_ends: false,
             violated: None,
         }
@@ -214,6 +217,15 @@ impl Segments {
         let reserved = u64::from(self.reserved_sections());
         // The kernel's min_ssr_sections adds the reserve again (segment.c).
         nodes + 2 * dents + 2 * reserved
+    }
+
+    /// Sections to gain before one of them spares the logs a hole: logs fill holes until more are free than are kept
+    /// back while the volume is in use.
+    pub(crate) fn sections_without_use(&self) -> u64 {
+        if self.only_appends {
+            return 0;
+        }
+        self.kept_back().max(self.kept_in_use).saturating_sub(self.free_soon().into())
     }
 
     /// Missing free sections to write `blocks` blocks to fresh segments: two more than they fill, because a log does

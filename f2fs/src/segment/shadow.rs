@@ -14,10 +14,10 @@
 use std::sync::Arc;
 
 use device::Blank;
+use format::BlockAddr;
 use format::sit::LogType;
 use format::summary::Summary;
 use format::superblock::SuperBlock;
-use format::BlockAddr;
 
 use super::Segments;
 use super::tally::Placing;
@@ -37,7 +37,8 @@ pub(crate) struct Saved {
 
 impl Saved {
     fn between(without: Placing, with: Placing, began: Placing) -> Saved {
-        let less = |without: u64, with: u64, began: u64| without.saturating_add(began).cast_signed() - with.cast_signed();
+        let less =
+            |without: u64, with: u64, began: u64| without.saturating_add(began).cast_signed() - with.cast_signed();
         Saved {
             requests: less(without.requests, with.requests, began.requests),
             opened: less(without.opened, with.opened, began.opened),
@@ -279,7 +280,9 @@ mod tests {
             twins.sync();
         }
         let after = twins.placing();
-        let less = |of: fn(&Placing) -> u64| (of(&after[0]) - of(&before[0])).cast_signed() - (of(&after[1]) - of(&before[1])).cast_signed();
+        let less = |of: fn(&Placing) -> u64| {
+            (of(&after[0]) - of(&before[0])).cast_signed() - (of(&after[1]) - of(&before[1])).cast_signed()
+        };
         let saved = twins.both[1].logs.seg.lock().saved();
         (saved, Saved { requests: less(|p| p.requests), opened: less(|p| p.opened) })
     }

@@ -55,7 +55,15 @@ impl Default for Tally {
     /// segments.
     fn default() -> Self {
         let moved = Holes { blocks: 64, cuts: 32 };
-        Tally { placed: 0, requests: 0, moved_nodes: 0, opened: 0, written: Holes::default(), moved, next: Default::default() }
+        Tally {
+            placed: 0,
+            requests: 0,
+            moved_nodes: 0,
+            opened: 0,
+            written: Holes::default(),
+            moved,
+            next: Default::default(),
+        }
     }
 }
 

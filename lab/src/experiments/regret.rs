@@ -202,7 +202,8 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         let number = p.first + n;
         let course = Course::draw(job.seed, number);
         let told = |e: LabError| LabError::parameters(format!("course {number} ({course:?}): {e}"));
-        let part = |half| progress.part((p.courses / 4 + 2 * n + half) as usize, (p.courses / 4 + 2 * p.courses) as usize);
+        let part =
+            |half| progress.part((p.courses / 4 + 2 * n + half) as usize, (p.courses / 4 + 2 * p.courses) as usize);
         let fork = || bench.fork(options.clone());
         let (without, control, _) = course.follow(&fork()?, (p.live_mib, false), none, &part(0)).map_err(told)?;
         let how = if p.placebo { none } else { gc };

@@ -11,8 +11,8 @@ use serde_json::Value;
 use super::given::{OnVolume, READ_IN};
 use super::{
     app_cleaning, app_energy, app_replay, app_updates, battery, bound, cleaning, databases, days, delta_eviction,
-    delta_reads, differential, disk_modes, dispersal, file_io, fragments, gc_effect, gc_energy, idle, launch,
-    regret, request_sizes, requests, sqlite, strategies, uncached, worth,
+    delta_reads, differential, disk_modes, dispersal, file_io, fragments, gc_effect, gc_energy, idle, launch, regret,
+    request_sizes, requests, sqlite, strategies, uncached, worth,
 };
 use crate::plan::Kind;
 
