@@ -88,6 +88,7 @@ impl Cleaning {
         // A batch must not delay the checkpoint of users' changes.
         let end = self.ctx.clock.monotonic() + self.ctx.options.checkpoint_after;
         let at_rest = !self.ctx.changed.load(Ordering::Acquire);
+        let since = self.cleaner.ledger.lock().sections();
         let mut found = false;
         for _ in 0..settings.pace.sections.saturating_mul(Pace::VICTIMS).max(1) {
             if !self.files.host_allows_cleaning() || !self.clean_in_background(settings)? {
@@ -102,12 +103,12 @@ impl Cleaning {
                 if self.logs.pressure.data.load(Ordering::Relaxed) > 0 {
                     break;
                 }
-                self.on_account(|| self.holding_off(|| self.checkpoint(Reason::Running)).map(|()| true))?;
+                self.on_account(since, || self.holding_off(|| self.checkpoint(Reason::Running)).map(|()| true))?;
             }
         }
         if found && at_rest && settings.policy == Policy::Joule && !self.ctx.used.load(Ordering::Relaxed) {
             // Only cleaning needs a checkpoint: now, while the device is awake, and not at the next commit.
-            self.on_account(|| self.holding_off(|| self.checkpoint(Reason::Running)).map(|()| true))?;
+            self.on_account(since, || self.holding_off(|| self.checkpoint(Reason::Running)).map(|()| true))?;
         }
         Ok(found)
     }
@@ -128,7 +129,8 @@ impl Cleaning {
 
     /// Cleans one section in steps, between which other operations run; false if no section is worth cleaning.
     pub(crate) fn clean_in_background(&self, settings: &Settings) -> Result<bool> {
-        self.on_account(|| self.empty_a_section(settings))
+        let since = self.cleaner.ledger.lock().sections();
+        self.on_account(since, || self.empty_a_section(settings))
     }
 
     fn empty_a_section(&self, settings: &Settings) -> Result<bool> {
@@ -191,9 +193,9 @@ impl Cleaning {
         self.cleaner.ledger.lock().account(seg.chooser.prices(), &self.done(&seg))
     }
 
-    /// Does background work, and enters what it cost if it did anything. Requests of others meanwhile count, too: the
-    /// volume was idle when it began.
-    fn on_account(&self, work: impl FnOnce() -> Result<bool>) -> Result<bool> {
+    /// Does background work, and enters what it cost if it did anything, as ordered unless a section was begun on the
+    /// account since it had `since` sections. Requests of others meanwhile count, too: the volume was idle when it began.
+    fn on_account(&self, since: u64, work: impl FnOnce() -> Result<bool>) -> Result<bool> {
         let from = self.ctx.requests.snapshot().total();
         let out = work();
         if matches!(out, Ok(false)) {
@@ -201,7 +203,9 @@ impl Cleaning {
         }
         let requests = self.ctx.requests.snapshot().total() - from;
         let seg = self.logs.seg.lock();
-        self.cleaner.ledger.lock().enter(seg.chooser.prices(), requests);
+        let mut ledger = self.cleaner.ledger.lock();
+        let ordered = ledger.sections() == since;
+        ledger.enter(seg.chooser.prices(), requests, ordered);
         out
     }
 

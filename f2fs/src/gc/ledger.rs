@@ -135,10 +135,17 @@ impl Ledger {
         self.sections += 1;
     }
 
-    /// Enters requests of cleaning.
-    pub fn enter(&mut self, prices: &Prices, requests: Counts) {
+    /// Sections begun until now.
+    pub fn sections(&self) -> u64 {
+        self.sections
+    }
+
+    /// Enters requests of cleaning; those that a user has `ordered` are neither use nor spent.
+    pub fn enter(&mut self, prices: &Prices, requests: Counts, ordered: bool) {
         self.requests = self.requests + requests;
-        self.spent = self.spent.saturating_add(price(prices, requests));
+        if !ordered {
+            self.spent = self.spent.saturating_add(price(prices, requests));
+        }
     }
 }
 
@@ -193,7 +200,7 @@ mod tests {
         ledger.begin(500);
         let of_cleaning =
             Counts { reads: 1, blocks_read: 7, writes: 1, blocks_written: 9, flushes: 1, ..Counts::default() };
-        ledger.enter(&PRICES, of_cleaning);
+        ledger.enter(&PRICES, of_cleaning, false);
         let done = Done { requests: used(500).requests + of_cleaning, ..Done::default() };
         let account = ledger.account(&PRICES, &done);
         // Later: the section's entries in the tables, its discard, and the nodes.
@@ -202,6 +209,10 @@ mod tests {
         let nodes = Placing { moved_nodes: 10, ..Placing::default() };
         let more = ledger.account(&PRICES, &Done { placing: nodes, ..done });
         assert_eq!((more.in_use + 20, more.spent), (account.in_use, account.spent + 20));
+        // The same once more, on order.
+        ledger.enter(&PRICES, of_cleaning, true);
+        let done = Done { requests: done.requests + of_cleaning, ..done };
+        assert_eq!(ledger.account(&PRICES, &done), account);
     }
 
     #[test]
@@ -231,7 +242,7 @@ mod tests {
         let saved = Saved { requests: i64::MIN, opened: i64::MIN };
         let mut ledger = Ledger::default();
         ledger.begin(u128::from(all));
-        ledger.enter(&prices, requests);
+        ledger.enter(&prices, requests, false);
         let account = ledger.account(&prices, &Done { requests, saved, ..Done::default() });
         assert!(!ledger.allows(u128::from(all), &account));
     }
