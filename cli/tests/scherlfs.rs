@@ -150,7 +150,7 @@ fn an_option_that_would_do_nothing_is_refused() {
     // An option set to off is not refused.
     done(&["mount", &plain, &dir, "-o", "delta=on,delta=off,delta_return=off,streams=one"]);
     done(&["unmount", &dir]);
-    let out = run(&["mount", &plain, &dir, "-o", "power=powered"]);
+    let out = run(&["mount", &plain, &dir, "-o", "power=powered,gc=cost-benefit"]);
     assert!(
         out.status.success() && text(&out).contains("has no effect on cleaning with gc=cost-benefit"),
         "{}",

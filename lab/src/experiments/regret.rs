@@ -209,13 +209,13 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         let how = if p.placebo { none } else { gc };
         let (with, phase, cleaned) = course.follow(&fork()?, (p.live_mib, p.placebo), how, &part(1)).map_err(told)?;
         cleaning += u64::from(cleaned.sections > cleaned.in_foreground);
-        let all = with.iter().zip(&without).map(|(with, without)| excess(*with, *without));
+        let mut all = with.iter().zip(&without).map(|(with, without)| excess(*with, *without));
         let regret = all.clone().fold(0.0, f64::max);
         if regret > worst.0 {
             worst = (regret, number);
         }
         regrets.push(regret);
-        ends.push(all.last().unwrap_or_default());
+        ends.push(all.next_back().unwrap_or_default());
         match &mut sums {
             None => sums = Some((control, phase)),
             Some((a, b)) => {
