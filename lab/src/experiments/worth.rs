@@ -220,14 +220,12 @@ fn fill_to(bench: &Bench, percent: u64, seed: u64) -> Result<f64, LabError> {
     Ok(full)
 }
 
-/// Notes how long a call at a random moment of cleaning would wait, and in which share of the pauses a call would wait
-/// at all.
+/// Notes how long a call at a random moment of cleaning would wait, 0 if nothing was cleaned, and in which share of the
+/// pauses a call would wait at all.
 fn note_waits(phase: &mut Phase, waits: &Waits, longest: Duration, pauses: Duration) {
-    let shares = [("wait_median", waits.percentile(50.0)), ("wait_p99", waits.percentile(99.0))];
-    for (name, wait) in shares.into_iter().chain([("wait_most", Some(longest).filter(|d| !d.is_zero()))]) {
-        if let Some(wait) = wait {
-            phase.note(name, wait.as_nanos() as f64 / 1e6, "ms");
-        }
+    let share = |p| waits.percentile(p).unwrap_or_default();
+    for (name, wait) in [("wait_median", share(50.0)), ("wait_p99", share(99.0)), ("wait_most", longest)] {
+        phase.note(name, wait.as_nanos() as f64 / 1e6, "ms");
     }
     phase.note("steps", waits.stretches() as f64, "steps");
     phase.note("pauses_with_waits", 100.0 * waits.time().as_secs_f64() / pauses.as_secs_f64(), "%");
