@@ -57,9 +57,10 @@ fn a_file_made_after_another_was_written_looks_older_by_less_than_a_tick() {
     });
 }
 
-/// Drops the kernel's cached pages of a file.
+/// Drops the kernel's cached pages of a file. It is opened for writing, since opening it to read would be noted as its
+/// first reading after the change.
 fn forget_pages(path: &Path) {
-    let file = File::open(path).unwrap();
+    let file = OpenOptions::new().write(true).open(path).unwrap();
     file.sync_all().unwrap();
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
 }
