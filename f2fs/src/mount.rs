@@ -450,14 +450,17 @@ impl Volume {
         options.dirty_limit = options.dirty_limit.min(cp.user_blocks as usize / 32).max(16);
         let monotonic = clock.monotonic();
         let memory = Memory::at_mount(cp.elapsed, table.oldest_section(sb.sections()));
+        if sb.features.contains(Features::BLKZONED) {
+            options.mode = Mode::Lfs;
+        }
+        if let (Some(policy), Mode::Adaptive) = (options.gc.preferred, options.mode) {
+            options.gc.choose(policy);
+        }
         let (gc, prices) = (options.gc, options.prices);
         let chooser = Chooser::new(SegNo(sb.main_segs), sb.segs_per_sec, memory, prices, gc.policy, gc.power);
         let mut segments =
             Segments::new(dev.clone(), sb.clone(), table, logs, cp.reserved_segs, pressure.clone(), chooser);
         gc.apply(&mut segments);
-        if sb.features.contains(Features::BLKZONED) {
-            options.mode = Mode::Lfs;
-        }
         segments.only_appends = options.mode == Mode::Lfs;
         let sums = segments.table.sums();
         let sound = Sound::of(&cp, sums);

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use device::{BlockDevice, Lba, Loss, Memory, PowerCut, Zoned, Zones};
+use joulefs_f2fs::gc::settings::Settings;
 use joulefs_f2fs::mkfs::{self, Geometry, MkfsError, Options};
-use joulefs_f2fs::{MountError, MountOptions, RollForward, Volume};
+use joulefs_f2fs::{Mode, MountError, MountOptions, RollForward, Volume};
 use judges::oracle::kernel::Kernel;
 use judges::oracle::linux::Linux;
 use vfs::{FileSystem, Ino};
+use victim::Policy;
 
 use crate::log_rig::*;
 
@@ -54,6 +56,21 @@ fn appends_for_ever(mib: u64, segments: u32, percent: u64, times: u64) {
     vol.unmount().unwrap();
     assert_clean(&*dev, "after the second unmount");
     assert_tools_clean(dev.inner());
+}
+
+#[test]
+fn a_mount_that_prefers_joule_cleans_zones_by_cost_benefit_unless_joule_is_set() {
+    let preferring =
+        MountOptions { gc: Settings { preferred: Some(Policy::Joule), ..<_>::default() }, ..<_>::default() };
+    let mut asked = preferring.clone();
+    asked.gc.set("gc", "joule").unwrap();
+    let plain = Arc::new(Memory::new(128 * 256));
+    mkfs::format(&*plain, &*clock(), &Options::modern()).unwrap();
+    let policy = |dev, options| Volume::mount(dev, clock(), options).unwrap().cleaning().policy;
+    assert_eq!(policy(made(128, 1), preferring.clone()), Policy::CostBenefit);
+    assert_eq!(policy(made(128, 1), asked), Policy::Joule);
+    assert_eq!(policy(plain.clone(), preferring.clone()), Policy::Joule);
+    assert_eq!(policy(plain, MountOptions { mode: Mode::Lfs, ..preferring }), Policy::CostBenefit);
 }
 
 #[test]

@@ -9,6 +9,9 @@ use device::energy::Energy;
 use lab::plan::{Changes, Experiment, SHIPPED};
 use lab::result::Outcome;
 
+mod cleaning;
+mod scherl;
+
 fn run(name: &str, variants: Vec<String>, threads: usize) -> Outcome {
     let changes = Changes { quick: true, variants, ..Changes::default() };
     let threads = NonZeroUsize::new(threads).unwrap();
@@ -101,115 +104,6 @@ fn microdrive_table31_runs_and_repeats() {
         let d = c.difference().unwrap();
         assert!(d.abs() < 5.0, "{}: {}", c.claim.quantity, c.difference_text());
     }
-}
-
-/// The use is the same under every policy, and the control does not clean; returns the number of phases with cleaning.
-fn the_use_is_the_same_whoever_cleans(outcome: &Outcome, works: &[&str]) -> usize {
-    for v in &outcome.variants {
-        let phase =
-            |v: &lab::result::VariantResult, name: &str| v.phases.iter().find(|p| p.name == name).unwrap().clone();
-        let (cell, _) = v.name.split_at(works.iter().find_map(|w| Some(v.name.find(w)? + w.len())).unwrap());
-        let control = outcome.variants.iter().find(|w| w.name == format!("{cell}-none")).unwrap();
-        let (used, unclean) = (phase(v, "use"), phase(control, "use"));
-        assert_eq!(used.bytes, unclean.bytes, "{}: bytes", v.name);
-        for name in ["full", "free_segments_before", "syncs_made"] {
-            assert_eq!(used.measures[name], unclean.measures[name], "{}: {name}", v.name);
-        }
-        let (full, wanted) = (used.measures["full"].value, if v.name.contains("-85-") { 85.0 } else { 95.0 });
-        match v.name.contains("-programs-") {
-            // Their files are created later.
-            true => assert!((wanted - 8.0..=wanted).contains(&full), "{}: {full}", v.name),
-            false => assert!((full - wanted).abs() < 1.5, "{}: {full}", v.name),
-        }
-        let in_background = used.measures["gc_count"].value - used.measures["foreground_gc_count"].value;
-        assert!(!v.name.ends_with("-none") || in_background == 0.0, "{}: the control cleans", v.name);
-        // A call during cleaning waits for at most a step or a checkpoint; without cleaning no call waits.
-        let wait = |name: &str| used.measures.get(name).map(|n| n.value);
-        assert_eq!(wait("wait_p99") > Some(0.0), wait("steps") > Some(0.0), "{}", v.name);
-        assert!(!v.name.ends_with("-none") || wait("pauses_with_waits") == Some(0.0), "{}", v.name);
-        assert!(wait("wait_median") <= wait("wait_p99") && wait("wait_p99") <= wait("wait_most"), "{}", v.name);
-        assert!(in_background == 0.0 || wait("wait_most") >= wait("longest_step"), "{}", v.name);
-    }
-    outcome.phases().filter(|(_, p)| p.measures.get("gc_count").is_some_and(|n| n.value > 0.0)).count()
-}
-
-#[test]
-fn gc_worth_runs_and_repeats_and_whoever_cleans_the_use_is_the_same() {
-    let outcome = runs_and_repeats("gc-worth");
-    let cleaned = the_use_is_the_same_whoever_cleans(&outcome, &["small-files", "downloads", "pages"]);
-    assert!(cleaned > 10, "{cleaned} variants clean at all");
-}
-
-#[test]
-fn gc_day_runs_and_repeats_and_whoever_cleans_the_use_is_the_same() {
-    let outcome = runs_and_repeats("gc-day");
-    let cleaned = the_use_is_the_same_whoever_cleans(&outcome, &["day", "programs"]);
-    assert!(cleaned > 5, "{cleaned} variants clean at all");
-    for (v, used) in outcome.phases().filter(|(v, p)| v.name.contains("-programs-") && p.name == "use") {
-        assert!(used.measures["calls"].value > 100.0, "{}", v.name);
-        for calls in ["calls_without_space", "calls_left_out", "calls_ended_otherwise"] {
-            assert_eq!(used.measures[calls].value, 0.0, "{}: {calls}", v.name);
-        }
-    }
-}
-
-#[test]
-fn gc_idle_runs_and_repeats_and_joule_leaves_a_volume_at_rest_alone() {
-    let outcome = runs_and_repeats("gc-idle");
-    let of = |variant: &str, measure: &str| {
-        let (_, rest) = outcome.phases().find(|(v, p)| v.name == variant && p.name == "rest").unwrap();
-        rest.measures[measure].value
-    };
-    for share in ["99", "90"] {
-        let of = |name: &str, measure: &str| of(&format!("{share}-{name}"), measure);
-        assert_eq!((of("joule", "gc_count"), of("none", "calls")), (0.0, 0.0));
-        assert_eq!(of("joule", "joules_per_hour"), of("none", "joules_per_hour"), "{share}: looking costs nothing");
-        assert!(of("linux-6.1", "joules_per_hour") > 10.0 * of("none", "joules_per_hour"), "{share}");
-        for measure in ["calls", "moved_blocks", "joules_per_hour"] {
-            assert_eq!(of("linux-6.1", measure), of("linux-6.12", measure), "{share}: {measure}");
-        }
-        // 6.12 skips a section that is 95 % full, 6.19 one that is 80 % full.
-        assert!(of("linux-6.19-zoned", "gc_count") <= 1.0, "{share}");
-        assert_eq!(of("linux-6.12-zoned", "gc_count") > 1.0, share == "90", "{share}");
-        let (calls, slower) = (of("linux-6.12-urgent-200ms", "calls"), of("linux-6.12-urgent", "calls"));
-        assert!(calls > 2.0 * slower && slower > 7000.0, "{share}: {calls} and {slower} calls");
-        assert!(of("linux-6.12-urgent", "nothing_found") > 0.9 * slower, "{share}");
-    }
-}
-
-/// Every variant writes the same, whatever the device separates, and the device copies something inside.
-fn streams_change_the_device_alone(name: &str, phase: &str) {
-    let outcome = runs_and_repeats(name);
-    for (v, p) in outcome.phases().filter(|(_, p)| p.name == phase) {
-        let mapping = ["-data-moved", "-logs-moved", "-moved", "-data", "-logs", "-one"];
-        let rest = mapping.iter().find_map(|m| v.name.strip_suffix(m)).unwrap();
-        let one = format!("{rest}-one");
-        let (_, control) = outcome.phases().find(|(w, p)| w.name == one && p.name == phase).unwrap();
-        assert_eq!(p.bytes, control.bytes, "{}", v.name);
-        let inside = p.measures["flash_write_amplification"].value;
-        assert!((1.0..20.0).contains(&inside), "{}: {inside}", v.name);
-        // F2FS writes the same with any stream handles if nothing depends on the device's latency.
-        if v.name.contains("none") {
-            assert_eq!(p.counters["blocks_written"], control.counters["blocks_written"], "{}", v.name);
-        }
-        if v.name.ends_with("-logs") {
-            assert_ne!(
-                p.counters["blocks_padded"], control.counters["blocks_padded"],
-                "{}: no handle is named",
-                v.name
-            );
-        }
-    }
-}
-
-#[test]
-fn gc_streams_runs_and_repeats_and_every_mapping_writes_the_same() {
-    streams_change_the_device_alone("gc-streams", "overwriting");
-}
-
-#[test]
-fn gc_streams_worn_runs_and_repeats_and_every_mapping_writes_the_same() {
-    streams_change_the_device_alone("gc-streams-worn", "use");
 }
 
 #[test]
@@ -553,103 +447,6 @@ fn nexus_differential_finds_what_was_planted_and_repeats() {
         }
         assert!((sum - 100.0).abs() < 1e-6, "{}: shares of {sum} %", v.name);
     }
-}
-
-/// A stage of each variant: its energy and the bytes transferred.
-fn by_variant<'a>(outcome: &'a Outcome, phase: &str) -> BTreeMap<&'a str, (f64, u64)> {
-    let of = outcome.phases().filter(|(_, p)| p.name == phase);
-    of.map(|(v, p)| (v.name.as_str(), (p.measures["energy"].value, p.bytes))).collect()
-}
-
-#[test]
-fn scherl_fig6_1_10_runs_and_repeats_and_a_log_that_keeps_its_directories_costs_least() {
-    let outcome = runs_and_repeats("scherl-fig6-1-10");
-    for (v, p) in outcome.phases() {
-        let is = |name: &str| p.measures[name].value;
-        // A disk with a cache may hold all of so few files.
-        let kept = v.name.ends_with("-kept");
-        assert!(is("calls") > 30.0 && (is("energy") > 0.0 || kept), "{}, {}", v.name, p.name);
-        // Data that is not cached is read.
-        let writes = p.name.ends_with("create") || p.name.ends_with("rewrite");
-        assert!(is("read") > 0.0 || writes || kept, "{}, {}", v.name, p.name);
-    }
-    let created = by_variant(&outcome, "files-4k-create");
-    // The same bytes for all variants.
-    assert!(created.values().all(|(_, bytes)| *bytes == created["ext2"].1), "{created:?}");
-    for peer in ["ext2", "ext3", "reiserfs", "fat32", "nilfs2"] {
-        let flushes = format!("{peer}-flush");
-        assert!(created["scherlfs-d"].0 < 0.2 * created[peer].0, "{peer}: {created:?}");
-        // A journal waits for its flushes. The others have already waited for the platter and pay nothing more: less
-        // than 1 % either way, depending on the head's final position.
-        let costs = created[&*flushes].0 / created[peer].0;
-        let journal = ["ext3", "reiserfs"].contains(&peer);
-        assert!(
-            if journal { costs > 1.1 } else { (costs - 1.0).abs() < 0.01 },
-            "{peer}: a flush: {costs}, {created:?}"
-        );
-    }
-    assert!(created["scherlfs-d"].0 < created["scherlfs"].0);
-    assert!(created["scherlfs-later-d"].0 < created["scherlfs-once-d"].0);
-    // Cached directories are not read. The last used block of the inode map stays cached, and it covers all these
-    // files.
-    let blocks = |v: &str, of: &str| measure(&outcome, v, "files-4k-read", of);
-    assert!(blocks("scherlfs", "blocks_directories_read") > 30.0);
-    assert!(blocks("scherlfs-d", "blocks_directories_read") < 5.0);
-    assert!(["scherlfs", "scherlfs-d"].iter().all(|v| blocks(v, "blocks_inode_map_read") < 5.0));
-}
-
-#[test]
-fn scherl_fig6_11_runs_and_repeats_and_what_is_overwritten_in_place_stays_in_order() {
-    let outcome = runs_and_repeats("scherl-fig6-11");
-    let written = by_variant(&outcome, "updates-write");
-    assert!(written["scherlfs-once"].0 < written["ext2"].0 && written["ext2"].1 == written["scherlfs-once"].1);
-}
-
-#[test]
-fn scherl_fig6_12_13_runs_and_repeats() {
-    let outcome = runs_and_repeats("scherl-fig6-12-13");
-    let written = by_variant(&outcome, "pictures-write");
-    assert!(written["scherlfs-once"].0 < written["reiserfs"].0);
-}
-
-#[test]
-fn scherl_fig6_14_15_runs_and_repeats_and_a_log_goes_through_holes() {
-    let outcome = runs_and_repeats("scherl-fig6-14-15");
-    let filled = outcome.phases().filter(|(_, p)| p.name.ends_with("-filling")).count();
-    // Two works at four fill levels, on each of three ways to mount ScherlFS; the Linux volumes were filled before
-    // recording.
-    assert_eq!(filled, 24);
-    let requests = |phase: &str| measure(&outcome, "scherlfs-d", phase, "requests_per_call");
-    assert!(requests("pictures-80-write") > 5.0 * requests("pictures-0-write"), "no holes");
-}
-
-#[test]
-fn scherl_think_runs_and_repeats_and_time_between_calls_is_idle_or_hidden() {
-    let outcome = runs_and_repeats("scherl-think");
-    let took = |variant: &str| measure(&outcome, variant, "files-4k-read", "time");
-    assert!(took("ext2-2000us") >= took("ext2-0us"));
-}
-
-#[test]
-fn scherl_placement_runs_and_repeats_and_who_goes_back_for_an_inode_waits_for_the_platter() {
-    let outcome = runs_and_repeats("scherl-placement");
-    let (written, read) = (by_variant(&outcome, "one-append"), by_variant(&outcome, "one-read"));
-    assert!(written["delayed"].0 < written["before"].0 && written["before"].0 < written["after"].0);
-    assert!(written["before"].0 < written["in-place"].0);
-    // The same calls, in small extents or in one extent.
-    assert!(
-        ["after", "in-place", "delayed"]
-            .iter()
-            .all(|v| read[*v].0 < read["before"].0 && read[*v].1 == read["before"].1)
-    );
-}
-
-#[test]
-fn scherl_sleep_runs_and_repeats_and_what_is_kept_wakes_nobody() {
-    let outcome = runs_and_repeats("scherl-sleep");
-    let spent = by_variant(&outcome, "file-server");
-    assert!(spent["scherlfs-keep-burst"].0 < spent["scherlfs-index"].0);
-    assert!(spent["scherlfs-index"].0 < spent["ext4-128m"].0);
 }
 
 #[test]

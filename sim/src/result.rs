@@ -290,6 +290,44 @@ impl Phase {
         self.account.forget_owners();
     }
 
+    /// Adds a phase on another volume. The sum has no owners, whose numbers mean other files there, no course over time,
+    /// and no range; measures that the caller noted are those of the first phase.
+    pub fn add(&mut self, other: Phase) {
+        for s in other.spent {
+            match self.spent.iter_mut().find(|all| (all.cause, all.part) == (s.cause, s.part)) {
+                Some(all) => all.energy += s.energy,
+                None => self.spent.push(s),
+            }
+        }
+        for o in other.operations {
+            match self.operations.iter_mut().find(|all| all.operation == o.operation) {
+                Some(all) => (all.count, all.energy) = (all.count + o.count, all.energy + o.energy),
+                None => self.operations.push(o),
+            }
+        }
+        for t in other.traffic {
+            let Some(all) = self.traffic.iter_mut().find(|all| all.cause == t.cause) else {
+                self.traffic.push(t);
+                continue;
+            };
+            all.reads += t.reads;
+            all.writes += t.writes;
+            all.blocks_read += t.blocks_read;
+            all.blocks_written += t.blocks_written;
+        }
+        for (name, n) in other.counters {
+            *self.counters.entry(name).or_default() += n;
+        }
+        self.bytes += other.bytes;
+        self.took += other.took;
+        self.files.clear();
+        self.timeline.clear();
+        self.writes_at.clear();
+        (self.range, self.sums) = (None, Ledger::default());
+        self.forget_owners();
+        self.derive();
+    }
+
     /// Known names of the most expensive owners.
     pub fn named(&self) -> BTreeMap<u64, String> {
         let name = |owner: &u64| Some((*owner, self.account.names.get(owner)?.clone()));

@@ -142,10 +142,7 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
     let mut fuse = fuse::MountOptions::default();
     let (mut stats, mut index, mut keep, mut log) = (None, None, None, None);
     fuse.retry_for = RETRY_FOR;
-    // A log that only appends has no holes, for which joule cleans.
-    if !args.options.iter().any(|option| option == "mode=lfs") {
-        core.f2fs.gc.set("gc", Policy::Joule.name())?;
-    }
+    core.f2fs.gc.preferred = Some(Policy::Joule);
     let mut power_auto = false;
     let power_given = args.options.iter().any(|option| option.starts_with("power="));
     let commit = Commit { on_battery: power_given.then_some(COMMIT_ON_BATTERY), ..Commit::within(COMMIT) };

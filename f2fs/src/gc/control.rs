@@ -42,22 +42,27 @@ impl Settings {
         seg.threads_always = self.urgency == Urgency::High;
     }
 
+    /// Changes the policy; intervals and pace follow unless a user has set them.
+    pub(crate) fn choose(&mut self, policy: Policy) {
+        let (before, own) = (Intervals::of(self.policy), Intervals::of(policy));
+        if (self.intervals.min, self.intervals.max) == (before.min, before.max) {
+            (self.intervals.min, self.intervals.max) = (own.min, own.max);
+        }
+        if self.pace == Pace::of(self.policy) {
+            self.pace = Pace::of(policy);
+        }
+        self.policy = policy;
+    }
+
     /// Changes one of [`KNOBS`] that is not a number of a policy. The error completes the sentence "NAME ...".
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let ms = |v: &str| whole(v).map(Duration::from_millis);
         let Intervals { urgent, min, max, none, idle } = &mut self.intervals;
         match name {
             "gc" => {
-                let (before, policy) = (Intervals::of(self.policy), Policy::parse(value)?);
-                // Intervals and pace follow the policy unless a user has set them.
-                if (*min, *max) == (before.min, before.max) {
-                    let own = Intervals::of(policy);
-                    (*min, *max) = (own.min, own.max);
-                }
-                if self.pace == Pace::of(self.policy) {
-                    self.pace = Pace::of(policy);
-                }
-                self.policy = policy;
+                let policy = Policy::parse(value)?;
+                self.preferred = None;
+                self.choose(policy);
             }
             "background_gc" => {
                 self.on = match value {

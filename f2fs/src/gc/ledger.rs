@@ -7,11 +7,12 @@
 //! J_clean <= J_use / 60 + J_saved
 //! ```
 //!
-//! *J_use* is what all requests cost by the prices of the device, except those of cleaning. *J_saved* is what the requests of users' blocks and their nodes would have cost more on the same volume without
-//! cleaning: a copy of the segments that nobody cleans tells ([`crate::segment::shadow`]). It is negative if the
-//! cleaned volume needs more requests. So a volume that is used as before pays its cleaning from what earlier cleaning
-//! saved, and one that is not loses about 2 % at most, whatever comes. (The rule is that of conservative exploration: Wu,
-//! Shariff, Lattimore, Szepesvári, Conservative Bandits, ICML 2016.)
+//! *J_use* is what all requests cost by the prices of the device, except those of cleaning. *J_saved* is what the requests
+//! for users' blocks and their nodes would have cost more without cleaning. It is taken from a shadow of the segments
+//! that is never cleaned ([`crate::segment::shadow`]), and is negative if the cleaned volume needs more requests. So a
+//! volume that is used as before pays for its cleaning from what earlier cleaning saved, and any other loses about 2 % at
+//! most. (The rule is that of conservative exploration: Wu, Shariff, Lattimore, Szepesvári, Conservative Bandits, ICML
+//! 2016.)
 //!
 //! *J_clean* is what the requests of cleaning cost, and what follows later: writing nodes that only cleaning changed,
 //! table entries, discards. Before a section is cleaned its cost is estimated; if the last estimates were too low, the
@@ -93,8 +94,8 @@ fn summary(prices: &Prices) -> u128 {
 }
 
 /// What cleaning a unit of `segments` segments costs, if moving its blocks costs `moving`: summaries are read and
-/// written, and entries of tables; then it is discarded. That the nodes with its addresses may have to be read shows in
-/// what the sections before cost.
+/// written, and entries of tables; then it is discarded. Nodes that may have to be read for the addresses are left out:
+/// [`Ledger::allows`] corrects estimates by what earlier sections cost.
 pub(crate) fn estimate(prices: &Prices, moving: u64, segments: u32) -> u128 {
     u128::from(moving) + summary(prices) * 2 * u128::from(segments) + u128::from(prices.request)
 }

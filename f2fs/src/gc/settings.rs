@@ -96,6 +96,8 @@ pub struct Settings {
     pub on: bool,
     /// The policy that chooses victims.
     pub policy: Policy,
+    /// The policy that a mount starts with instead if logs may fill holes, until `gc` is set.
+    pub preferred: Option<Policy>,
     /// How long the background sleeps.
     pub intervals: Intervals,
     /// How urgent cleaning is.
@@ -117,6 +119,7 @@ impl Default for Settings {
         Settings {
             on: true,
             policy: Policy::CostBenefit,
+            preferred: None,
             intervals: Intervals::default(),
             urgency: Urgency::Normal,
             power: Power::Battery,

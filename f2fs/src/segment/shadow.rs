@@ -1,4 +1,4 @@
-//! Where would the logs place blocks if nobody had cleaned, and how many requests would they need?
+//! Where would the logs place blocks without cleaning, and how many requests would they need?
 //!
 //! A *shadow* is a second set of logs and segments without contents. It begins as a copy when a section is first
 //! cleaned, and follows every change: what users write is placed by the shadow's own logs and rules, and what cleaning
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shadow_shows_what_a_twin_that_nobody_cleaned_would_have_needed() {
+    fn a_shadow_shows_what_a_twin_without_cleaning_needs() {
         for seed in 0..4 {
             let (shown, real) = lockstep(seed);
             assert!(real.requests != 0 && shown == real, "seed {seed}: {shown:?}, not {real:?}");

@@ -6,10 +6,9 @@
 //! it their joules until then are compared. The *regret* of a course is the largest excess.
 //!
 //! Both mounts begin with the same device in the same state, and with nothing learned. On a real flash joules also
-//! depend on the moments in which it cleans itself, which the smallest difference shifts; a placebo shows by how much. A
-//! course depends on the seed and
-//! its number only, so `--set first=N --set courses=1` repeats it. Left out on purpose: the work after, which free
-//! segments are kept for ([`super::worth`]).
+//! depend on the moments in which it cleans itself, which the smallest difference shifts; a placebo shows by how much.
+//! A course depends on the seed and its number only, so `--set first=N --set courses=1` repeats it. Left out on purpose:
+//! the work after, which free segments are kept for ([`super::worth`]).
 
 use std::time::Duration;
 
@@ -32,7 +31,7 @@ use crate::error::LabError;
 use crate::plan::Job;
 use sim::bench::Bench;
 use sim::progress::Progress;
-use sim::result::{Phase, Spending};
+use sim::result::Phase;
 
 /// Most MiB that a course writes.
 const MOST: u64 = 192;
@@ -162,18 +161,6 @@ fn excess(with: Energy, without: Energy) -> f64 {
     100.0 * (with.joules() / without.joules() - 1.0)
 }
 
-/// Adds what a phase spent to a sum.
-fn add(sum: &mut Phase, phase: Phase) {
-    for s in phase.spent {
-        match sum.spent.iter_mut().find(|all| (all.cause, all.part) == (s.cause, s.part)) {
-            Some(all) => all.energy += s.energy,
-            None => sum.spent.push(Spending { ..s }),
-        }
-    }
-    sum.bytes += phase.bytes;
-    sum.took += phase.took;
-}
-
 /// Measures it.
 pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
     let OnVolume { given, work: p } = parameters::<OnVolume<Parameters>>(job)?;
@@ -201,13 +188,13 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     for n in 0..p.courses {
         let number = p.first + n;
         let course = Course::draw(job.seed, number);
-        let told = |e: LabError| LabError::parameters(format!("course {number} ({course:?}): {e}"));
+        let named = |e: LabError| LabError::parameters(format!("course {number} ({course:?}): {e}"));
         let part =
             |half| progress.part((p.courses / 4 + 2 * n + half) as usize, (p.courses / 4 + 2 * p.courses) as usize);
         let fork = || bench.fork(options.clone());
-        let (without, control, _) = course.follow(&fork()?, (p.live_mib, false), none, &part(0)).map_err(told)?;
+        let (without, control, _) = course.follow(&fork()?, (p.live_mib, false), none, &part(0)).map_err(named)?;
         let how = if p.placebo { none } else { gc };
-        let (with, phase, cleaned) = course.follow(&fork()?, (p.live_mib, p.placebo), how, &part(1)).map_err(told)?;
+        let (with, phase, cleaned) = course.follow(&fork()?, (p.live_mib, p.placebo), how, &part(1)).map_err(named)?;
         cleaning += u64::from(cleaned.sections > cleaned.in_foreground);
         let mut all = with.iter().zip(&without).map(|(with, without)| excess(*with, *without));
         let regret = all.clone().fold(0.0, f64::max);
@@ -219,8 +206,8 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         match &mut sums {
             None => sums = Some((control, phase)),
             Some((a, b)) => {
-                add(a, control);
-                add(b, phase);
+                a.add(control);
+                b.add(phase);
             }
         }
     }

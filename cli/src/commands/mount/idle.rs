@@ -72,7 +72,8 @@ pub fn notes(core: &MountOptions, given: &[String], kind: Kind, read_only: bool)
         return (!idle.is_empty()).then(|| format!("{} has no effect on a read-only mount", idle.join(",")));
     }
     let power = given.iter().find(|option| option.starts_with("power="))?;
-    let policy = core.f2fs.gc.policy;
+    let gc = core.f2fs.gc;
+    let policy = if core.f2fs.mode == Mode::Lfs { gc.policy } else { gc.preferred.unwrap_or(gc.policy) };
     let idle = kind == Kind::F2fs && policy != Policy::Joule;
     idle.then(|| format!("{power} has no effect on cleaning with gc={}: only gc=joule uses it", policy.name()))
 }

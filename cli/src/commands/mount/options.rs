@@ -112,7 +112,7 @@ const F2FS: &[Choice] = &[
         "gc",
         "greedy|cost-benefit|atgc|mwhfb|fagc|joule",
         "policy that chooses the sections to clean; default \
-        joule, which spends little more than it saves; with mode=lfs cost-benefit, Linux's",
+        joule, which spends little more than it saves; with mode=lfs and on zoned devices cost-benefit, Linux's",
     ),
     ("background_gc", "on|off", "clean when idle; default on"),
 ];
