@@ -6,6 +6,7 @@ mod rig;
 
 mod aged;
 mod agreement;
+mod atomic;
 mod bad_input;
 mod databases_cut;
 mod device_errors;

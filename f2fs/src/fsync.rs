@@ -14,6 +14,7 @@
 //! writes no inode. If they became deltas in delta nodes, the last of these nodes carries the mark, size and times, and
 //! the inode is written only if more of it changed.
 
+mod atomic;
 mod directory;
 mod place;
 
@@ -38,6 +39,17 @@ use crate::promises::{Sighting, Since};
 use crate::segment::temperature::Writeback;
 use crate::volume::Volume;
 
+/// What an fsync makes durable, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum How {
+    /// Contents and attributes.
+    Everything,
+    /// Contents, and attributes needed to read them (`fdatasync`).
+    Contents,
+    /// Everything, all of it or nothing.
+    Atomic,
+}
+
 impl Volume {
     /// Makes a file or directory durable. The caller holds no lock.
     pub(crate) fn fsync_inode(&self, inode: &Arc<Inode>, data_only: bool) -> Result<()> {
@@ -47,15 +59,15 @@ impl Volume {
         self.ctx.check_writable()?;
         if inode.kind == FileKind::Regular {
             if self.is_settled(inode) {
-                // The device may not have flushed blocks overwritten in place.
-                return self.flush_for(inode.ino);
+                return self.flush_written(inode.ino);
             }
             let change = self.begin_modest()?;
             self.clear_the_way(&change, inode)?;
             self.confirm_place(&change, inode);
             let content = inode.content.write();
             if self.nodes_suffice(inode)? {
-                match self.promise(&change, inode, content, data_only) {
+                let how = if data_only { How::Contents } else { How::Everything };
+                match self.promise(&change, inode, content, how) {
                     // Other writers used the space after `begin` had checked it: a checkpoint frees some.
                     Err(Error::Fs(vfs::Error::NoSpace)) => {}
                     out => return out,
@@ -159,31 +171,38 @@ impl Volume {
         change: &Change<'_>,
         inode: &Arc<Inode>,
         mut content: parking_lot::RwLockWriteGuard<'_, Content>,
-        data_only: bool,
+        how: How,
     ) -> Result<()> {
-        self.write_promise(change, inode, &mut content, data_only).inspect_err(|_| self.promises.stray(inode.ino))?;
+        self.write_promise(change, inode, &mut content, how).inspect_err(|_| self.promises.stray(inode.ino))?;
         drop(content);
-        self.flush_for(inode.ino)?;
+        self.flush_written(inode.ino)?;
         self.counters.fast_fsyncs.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
     /// [`Self::promise`] without the final flush.
-    fn write_promise(
-        &self,
-        change: &Change<'_>,
-        inode: &Arc<Inode>,
-        content: &mut Content,
-        data_only: bool,
-    ) -> Result<()> {
+    fn write_promise(&self, change: &Change<'_>, inode: &Arc<Inode>, content: &mut Content, how: How) -> Result<()> {
+        let had_contents = inode.dirty.load(Ordering::Acquire) > 0;
+        let out = self.write_in_order(change, inode, content, how);
+        if had_contents || !matches!(out, Ok(false)) {
+            // Only now that the device has everything: a flush that began earlier does not cover it.
+            self.promises.wrote(inode.ino);
+        }
+        out.map(drop)
+    }
+
+    /// Writes contents, then nodes with the mark; false if no node had to be written.
+    fn write_in_order(&self, change: &Change<'_>, inode: &Arc<Inode>, content: &mut Content, how: How) -> Result<bool> {
         let ino = inode.ino;
+        let data_only = how == How::Contents;
         let at_risk = self.ctx.may_hold_deltas() && self.promises.overwritten.lock().contains_key(&ino);
-        let why = match data_only
-            && self.ctx.may_hold_deltas()
-            && self.promises.since(ino, &inode.node.read(), true) == Since::Same
-        {
-            true => Writeback::FsyncContents,
-            false => Writeback::Fsync,
+        let only_contents = || {
+            data_only && self.ctx.may_hold_deltas() && self.promises.since(ino, &inode.node.read(), true) == Since::Same
+        };
+        let why = match how {
+            How::Atomic => Writeback::Atomic,
+            _ if only_contents() => Writeback::FsyncContents,
+            _ => Writeback::Fsync,
         };
         let mut in_order = !self.files.write_back(change, inode, content, why)?;
         if at_risk && self.deltas.holds_deltas(&inode.node) {
@@ -212,7 +231,7 @@ impl Volume {
         let since = if dentry { Since::More } else { self.promises.since(ino, &inode.node.read(), data_only) };
         if in_order && deltas.is_empty() && since == Since::Same {
             // Apart from blocks written in place, nothing changed that this fsync must make durable.
-            return Ok(());
+            return Ok(false);
         }
         // A delta node carries the mark if it can record all changes of the inode.
         let beside = self.ctx.options.delta_study.beside;
@@ -229,21 +248,25 @@ impl Volume {
             self.flush_for(ino)?;
         }
         let Some(carrier) = carrier else {
-            return self.nodes.write_nodes(
-                change,
-                std::slice::from_ref(&inode.node),
-                Mark::Fsync { dentry },
-                Cause::FsyncNode,
-            );
+            let mark = Mark::Fsync { dentry };
+            self.nodes.write_nodes(change, std::slice::from_ref(&inode.node), mark, Cause::FsyncNode)?;
+            return Ok(true);
         };
         let stamp = inode.node.inode(stamp_of);
         self.nodes.edit(&carrier, |b| node::delta::set_stamp(b, &stamp));
         self.nodes.write_nodes(change, &[carrier], Mark::Fsync { dentry: false }, Cause::DeltaNode)?;
         self.promises.stamped(ino, &stamp);
-        Ok(())
+        Ok(true)
+    }
+
+    /// [`Self::flush_for`], unless a flush has followed everything that fsyncs of the inode wrote. (Writers without a
+    /// mark enter it in `strays`; the fsync then writes it again.)
+    fn flush_written(&self, ino: Ino) -> Result<()> {
+        if self.promises.is_flushed(ino) { self.ctx.check_writable() } else { self.flush_for(ino) }
     }
 
     fn flush_for(&self, ino: Ino) -> Result<()> {
+        let last = self.promises.last_write(ino);
         let written = self.promises.names.lock().written();
         let overwritten =
             self.ctx.may_hold_deltas().then(|| self.promises.overwritten.lock().get(&ino).copied()).flatten();
@@ -257,6 +280,7 @@ impl Volume {
             })
         })?;
         self.promises.names.lock().flushed(written);
+        self.promises.flushed(ino, last);
         if overwritten.is_some() {
             let mut all = self.promises.overwritten.lock();
             if all.get(&ino).copied() == overwritten {

@@ -5,7 +5,7 @@
 //! does not keep a million in memory.
 //!
 //! State of an inode in memory: [`dir_block`], a directory's blocks; `heat`, `luck`, `known`, `frames`, the input for
-//! delta decisions. `gone`: names of deleted files.
+//! delta decisions; `set`, uncommitted writes. `gone`: names of deleted files.
 
 pub mod dir_block;
 mod find;
@@ -14,6 +14,7 @@ pub(crate) mod gone;
 pub(crate) mod heat;
 pub(crate) mod known;
 pub(crate) mod luck;
+pub(crate) mod set;
 
 use crate::context::Context;
 use crate::node::Nodes;
@@ -36,6 +37,7 @@ use dir_block::DirBlock;
 use heat::Heat;
 use known::Frames;
 use luck::Luck;
+use set::WriteSet;
 
 /// The inodes of a mounted volume that are in use, and those without a name.
 pub struct Inodes {
@@ -73,6 +75,8 @@ pub struct Content {
     pub(crate) luck: Luck,
     /// Known database pages in a journal or log.
     pub(crate) frames: Frames,
+    /// Writes that become durable at once or not at all.
+    pub(crate) set: Option<Box<WriteSet>>,
 }
 
 /// An inode in use.
@@ -87,6 +91,8 @@ pub struct Inode {
     pub content: RwLock<Content>,
     /// Number of dirty blocks in `content`.
     pub dirty: AtomicUsize,
+    /// Size in bytes that programs see while `content` has a set; 0 otherwise. Never less than the size.
+    pub(crate) size_in_set: AtomicU64,
     /// Locks for operations of several steps on the file.
     pub(crate) steps: Steps,
     /// How often it is read and written.
@@ -107,7 +113,8 @@ pub(crate) struct Steps {
 impl Inode {
     pub(crate) fn new(ino: Ino, kind: FileKind, node: Arc<Node>) -> Self {
         let (content, dirty, steps) = (RwLock::default(), AtomicUsize::new(0), Steps::default());
-        Inode { ino, kind, node, content, dirty, steps, heat: Heat::default() }
+        let size_in_set = AtomicU64::new(0);
+        Inode { ino, kind, node, content, dirty, size_in_set, steps, heat: Heat::default() }
     }
 }
 
@@ -212,6 +219,11 @@ impl Inode {
     /// Size in bytes.
     pub fn size(&self) -> u64 {
         self.node.inode(|r| r.i_size.get())
+    }
+
+    /// Size in bytes that programs see: with uncommitted writes.
+    pub(crate) fn shown_size(&self) -> u64 {
+        self.size().max(self.size_in_set.load(Ordering::Acquire))
     }
 
     /// Refuses changes that both immutable and append-only inodes forbid.

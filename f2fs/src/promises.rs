@@ -3,6 +3,8 @@
 pub(crate) mod flush_gate;
 pub(crate) mod replayed;
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
 use format::inode::{Advise, RawInode, extra_end};
 use format::node::delta::Stamp;
 use format::node::{self, Footer};
@@ -102,6 +104,12 @@ pub(crate) struct Promises {
     /// On a volume with deltas: inodes with blocks overwritten in place since the last flush, each with the number of
     /// its last overwrite. A delta relative to such a block may become durable before the block does.
     pub(crate) overwritten: Mutex<FxHashMap<Ino, u64>>,
+    /// Inodes with blocks written by an fsync and not flushed yet, each with the number of its last such write.
+    unflushed: Mutex<FxHashMap<Ino, u64>>,
+    /// The next number for `overwritten` and `unflushed`.
+    numbers: AtomicU64,
+    /// Whether the device was flushed since the mount.
+    flushed: AtomicBool,
     /// The names that roll-forward leaves.
     pub(crate) names: Mutex<ReplayedNames>,
 }
@@ -163,7 +171,32 @@ impl Promises {
     }
     /// Notes that blocks of an inode were overwritten in place. The caller holds the inode's lock exclusively.
     pub(crate) fn overwrote(&self, ino: Ino) {
-        *self.overwritten.lock().entry(ino).or_default() += 1;
+        self.overwritten.lock().insert(ino, self.next_number());
+    }
+    /// A number never used before: a flush must not count for a write that came while it ran.
+    fn next_number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+    /// Notes that an fsync of the inode wrote to the device. The caller holds the inode's lock since before the writes.
+    pub(crate) fn wrote(&self, ino: Ino) {
+        self.unflushed.lock().insert(ino, self.next_number());
+    }
+    /// The number of an inode's last write by an fsync that no flush has followed. A flush that begins now covers it.
+    pub(crate) fn last_write(&self, ino: Ino) -> Option<u64> {
+        self.unflushed.lock().get(&ino).copied()
+    }
+    /// True if a flush followed all that fsyncs of the inode wrote. What an earlier mount wrote is unknown until the
+    /// first flush.
+    pub(crate) fn is_flushed(&self, ino: Ino) -> bool {
+        self.flushed.load(Ordering::Acquire) && !self.unflushed.lock().contains_key(&ino)
+    }
+    /// Notes a flush that began when the inode's last write had this number.
+    pub(crate) fn flushed(&self, ino: Ino, last: Option<u64>) {
+        self.flushed.store(true, Ordering::Release);
+        let mut unflushed = self.unflushed.lock();
+        if last.is_some() && unflushed.get(&ino).copied() == last {
+            unflushed.remove(&ino);
+        }
     }
     /// Notes that an inode lost a node.
     pub(crate) fn reshaped(&self, ino: Ino) {
@@ -221,6 +254,8 @@ impl Promises {
             read(ino, &|ino, bytes| self.inode_synced(ino, bytes));
         }
         self.overwritten.lock().clear();
+        self.unflushed.lock().clear();
+        self.flushed.store(true, Ordering::Release);
         self.names.lock().clear();
         let mut vouched = self.vouched.lock();
         if vouched.len() + settled.len() <= MOST_VOUCHED {

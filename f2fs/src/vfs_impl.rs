@@ -218,7 +218,14 @@ impl FileSystem for Volume {
     }
 
     fn write(&self, ino: Ino, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize> {
-        Ok(self.files.write_file(self, &self.names.outer(ino)?, offset, data, flags)?)
+        let inode = self.names.outer(ino)?;
+        let out = self.files.write_file(self, &inode, offset, data, flags).map_err(Error::from);
+        match &out {
+            Ok(n) if *n == data.len() => {}
+            Ok(_) => self.files.fail_set(&inode, &Error::NoSpace),
+            Err(e) => self.files.fail_set(&inode, e),
+        }
+        out
     }
 
     fn fallocate(&self, ino: Ino, what: Allocate, offset: u64, len: u64) -> Result<()> {
@@ -313,6 +320,25 @@ impl FileSystem for Volume {
 
     fn set_flags(&self, ino: Ino, flags: FileFlags, project: Option<u32>) -> Result<()> {
         Ok(self.set_flags_of(&self.names.outer(ino)?, flags, project)?)
+    }
+
+    fn start_atomic(&self, ino: Ino, owner: u64) -> Result<()> {
+        Ok(self.files.start_set(&self.names.outer(ino)?, owner)?)
+    }
+
+    fn commit_atomic(&self, ino: Ino, owner: u64) -> Result<()> {
+        Ok(self.commit_set(&self.names.outer(ino)?, owner)?)
+    }
+
+    fn abort_atomic(&self, ino: Ino, owner: u64) -> Result<bool> {
+        match inner(ino).and_then(|ino| self.files.sets.with_set(ino)) {
+            Some(inode) => Ok(self.files.drop_set(&inode, owner)?),
+            None => Ok(false),
+        }
+    }
+
+    fn feature_bits(&self) -> Result<u32> {
+        Ok((self.ctx.sb.features | Features::ATOMIC_WRITE).bits())
     }
 
     fn compression(&self, ino: Ino) -> Result<Option<Compression>> {

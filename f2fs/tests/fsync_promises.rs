@@ -256,3 +256,84 @@ fn a_file_synced_while_it_was_small_comes_back_whole_when_it_was_synced_large() 
         });
     }
 }
+
+#[test]
+fn an_fsync_with_nothing_written_since_the_last_one_flushes_nothing() {
+    for deltas in [false, true] {
+        let dev = power_cut(&if deltas { with_deltas(64) } else { formatted(64, &Options::default()) });
+        let vol = mount(dev.clone());
+        let ino = new_file(&vol, vol.root(), "f");
+        write(&vol, ino, 0, &pattern(1, 50_000));
+        vol.fsync(ino, false).unwrap();
+        // In place, to a new place, and a change of the inode alone, which fdatasync may lose.
+        for change in 0..3u64 {
+            match change {
+                0 => write(&vol, ino, 4096, &pattern(2, 4096)),
+                1 => write(&vol, ino, 50_000, &pattern(3, 90_000)),
+                _ => drop(vol.setattr(ino, &vfs::SetAttr { mtime: Some(vfs::SetTime::Now), ..Default::default() })),
+            }
+            let written = dev.write_count();
+            let before = dev.flush_count();
+            vol.fsync(ino, true).unwrap();
+            assert_eq!(dev.flush_count() > before, dev.write_count() > written, "change {change}");
+            assert!(change == 2 || dev.unflushed() == 0);
+            let before = (dev.write_count(), dev.flush_count());
+            for _ in 0..100 {
+                vol.fsync(ino, true).unwrap();
+            }
+            assert_eq!((dev.write_count(), dev.flush_count()), before, "change {change}");
+        }
+    }
+}
+
+#[test]
+fn an_fsync_after_one_that_failed_writes_and_flushes_again() {
+    let base = formatted(64, &Options::default());
+    for (what, op) in [("contents or nodes", Op::Write), ("a flush", Op::Flush)] {
+        for skip in 0..2 {
+            let inner = power_cut(&base);
+            let dev = Arc::new(Faulty::new(inner.clone()));
+            let vol = mount(dev.clone());
+            let ino = new_file(&vol, vol.root(), "f");
+            write(&vol, ino, 0, &pattern(1, 50_000));
+            vol.fsync(ino, false).unwrap();
+            // Some blocks stay in place, one gets a new place.
+            write(&vol, ino, 4096, &pattern(2, 46_000));
+            let next = dev.requests(op) + 1 + skip;
+            dev.add(Fault::Nth { op, requests: next..next + 1 });
+            assert!(vol.fsync(ino, true).is_err(), "{what}, {skip}");
+            dev.heal();
+            let again = vol.fsync(ino, true);
+            if again.is_err() {
+                // Only a checkpoint may follow.
+                assert!(vol.fsync(ino, true).is_err(), "{what}, {skip}");
+                vol.sync().unwrap();
+                vol.fsync(ino, true).unwrap();
+            }
+            let expected = read_all(&vol, ino);
+            recovered(&inner.image(Loss::AllLost), |vol| {
+                assert!(read_all(vol, find(vol, "f").unwrap()) == expected, "{what}, {skip}");
+            });
+        }
+    }
+}
+
+#[test]
+fn the_first_fsync_of_a_mount_flushes_what_the_last_mount_may_have_left() {
+    let base = formatted(64, &Options::default());
+    let (dev, ino) = {
+        let dev = power_cut(&base);
+        let vol = mount(dev.clone());
+        let ino = new_file(&vol, vol.root(), "f");
+        write(&vol, ino, 0, &pattern(1, 5000));
+        vol.unmount().unwrap();
+        (dev, ino)
+    };
+    let vol = mount(dev.clone());
+    assert_eq!(find(&vol, "f"), Some(ino));
+    let before = dev.flush_count();
+    vol.fsync(ino, true).unwrap();
+    assert_eq!(dev.flush_count(), before + 1);
+    vol.fsync(ino, true).unwrap();
+    assert_eq!(dev.flush_count(), before + 1);
+}

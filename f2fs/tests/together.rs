@@ -5,6 +5,8 @@ mod metered;
 
 mod acl_removal;
 mod allocate_full;
+mod atomic;
+mod atomic_cuts;
 mod compress_accounts;
 mod compress_cuts;
 mod compress_fixture;

@@ -250,6 +250,7 @@ impl fuser::Filesystem for Adapter {
         reply: ReplyEmpty,
     ) {
         let ino = self.ino(ino);
+        self.drop_set_of(ino, handle);
         if self.agreed.counts_opens {
             self.fs.release(ino);
         }
@@ -478,16 +479,20 @@ impl fuser::Filesystem for Adapter {
         &self,
         req: &Request,
         ino: INodeNo,
-        _: FileHandle,
+        handle: FileHandle,
         _: IoctlFlags,
         command: u32,
         data: &[u8],
         _: u32,
         reply: ReplyIoctl,
     ) {
-        match Self::is_of_compression(command) {
-            true => self.compression_ioctl(req, self.ino(ino), command, data, reply),
-            false => self.flags_ioctl(req, self.ino(ino), command, data, reply),
+        let ino = self.ino(ino);
+        if Self::is_atomic(command) {
+            self.atomic_ioctl(req, ino, handle, command, reply);
+        } else if Self::is_of_compression(command) {
+            self.compression_ioctl(req, ino, command, data, reply);
+        } else {
+            self.flags_ioctl(req, ino, command, data, reply);
         }
     }
 

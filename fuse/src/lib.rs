@@ -5,8 +5,8 @@
 //! its last checkpoint, [`gauge`] shows a metered device as a file, [`unmount`] ends a mount from outside, [`daemon`]
 //! runs one in the background. Through its [`socket`] a mount reports its state and its end; [`memory`] limits its
 //! caches; `setid` and `capability` remove privileges from files changed by other users, `chattr` handles file flags,
-//! `compression` the requests for compressed files; `shown` shows all files with one owner; `admission` decides which
-//! writes the kernel's cache may take.
+//! `compression` the requests for compressed files, `atomic` those for writes that become durable together; `shown` shows
+//! all files with one owner; `admission` decides which writes the kernel's cache may take.
 //!
 //! # What a FUSE mount cannot do
 //! * `syncfs(2)` and `sync(2)` write the kernel's cache back to this process but do not make it durable: the kernel
@@ -49,6 +49,7 @@
 mod acl;
 mod adapter;
 mod admission;
+mod atomic;
 mod attr;
 mod capability;
 mod chattr;

@@ -147,6 +147,13 @@ impl Notices {
         }
     }
 
+    /// Makes the kernel drop its pages of a file, and its attributes: both may show writes that were dropped. Must not be
+    /// called by a thread that serves requests.
+    pub(crate) fn set_dropped(&self, ino: INodeNo) {
+        // An error means that the mount is ending.
+        let _ = self.write_back(ino, 0);
+    }
+
     /// Makes the kernel write back its data for a file from `offset` on.
     fn write_back(&self, ino: INodeNo, offset: i64) -> io::Result<()> {
         self.notifier.get().map_or(Ok(()), |n| n.inval_inode(ino, offset, 0))
@@ -165,6 +172,8 @@ pub(crate) enum Job {
     /// Make the kernel forget a file whose size or change time it shows wrongly, when no program has it open for
     /// writing.
     ForgetUnused(Ino),
+    /// Make the kernel drop its pages of a file whose uncommitted writes were dropped.
+    SetDropped(Ino),
 }
 
 /// The next file whose close has ended.
@@ -199,6 +208,10 @@ pub(crate) fn wait_for_cache(
                 Ok(Job::AfterWriteback(ino, offset, answer)) => (ino, offset, answer),
                 Ok(Job::Stale(ino)) => {
                     notices.attributes_changed(numbers.to_fuse(ino));
+                    continue;
+                }
+                Ok(Job::SetDropped(ino)) => {
+                    notices.set_dropped(numbers.to_fuse(ino));
                     continue;
                 }
                 Ok(Job::ForgetUnused(ino)) => {

@@ -273,8 +273,11 @@ impl Adapter {
             self.opened_to_read(ino, flags);
         }
         let admission = &self.notices.admission;
-        if !writes || self.caching != Caching::Writeback {
+        if !writes {
             return Ok(READER);
+        }
+        if self.caching != Caching::Writeback {
+            return Ok(admission.opened(ino));
         }
         if self.is_short(0) {
             admission.watch(ino);

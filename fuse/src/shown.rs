@@ -246,6 +246,10 @@ impl FileSystem for Shown {
         removexattr(ino: Ino, name: &[u8]) -> Result<()>;
         flags(ino: Ino) -> Result<Flags>;
         set_flags(ino: Ino, flags: FileFlags, project: Option<u32>) -> Result<()>;
+        start_atomic(ino: Ino, owner: u64) -> Result<()>;
+        commit_atomic(ino: Ino, owner: u64) -> Result<()>;
+        abort_atomic(ino: Ino, owner: u64) -> Result<bool>;
+        feature_bits() -> Result<u32>;
         compression(ino: Ino) -> Result<Option<Compression>>;
         set_compression(ino: Ino, algorithm: u8, log_cluster: u8) -> Result<()>;
         repack(ino: Ino, packed: bool) -> Result<()>;

@@ -123,6 +123,37 @@ pub trait FileSystem: Send + Sync + 'static {
         Err(Error::Unsupported("flags of files".to_owned()))
     }
 
+    /// Begins a set of writes that [`commit_atomic`](Self::commit_atomic) makes durable at once, or not at all. Until
+    /// then readers see the writes, but no sync makes them durable. `owner` is the handle that begins, and alone may
+    /// end, the set. Does nothing if the owner has begun one already.
+    ///
+    /// # Errors
+    /// [`Busy`](crate::Error::Busy) if another handle has begun one; [`Invalid`](crate::Error::Invalid) for a file that
+    /// cannot have one: not regular, compressed, or pinned.
+    fn start_atomic(&self, _ino: Ino, _owner: u64) -> Result<()> {
+        Err(Error::Unsupported("atomic writes".to_owned()))
+    }
+    /// Ends a set of writes: all of them are durable now. Without a set, makes the file's contents durable.
+    ///
+    /// # Errors
+    /// [`TooBig`](crate::Error::TooBig) if the set did not fit in memory; [`Busy`](crate::Error::Busy) if it is another
+    /// handle's. After any other error than `Busy` there is no set any more. The file is as before it, unless the device
+    /// failed: then it may show the new contents until it is mounted again.
+    fn commit_atomic(&self, _ino: Ino, _owner: u64) -> Result<()> {
+        Err(Error::Unsupported("atomic writes".to_owned()))
+    }
+    /// Drops a set of writes; true if there was one. The file is as before it.
+    ///
+    /// # Errors
+    /// [`Busy`](crate::Error::Busy) if the set is another handle's.
+    fn abort_atomic(&self, _ino: Ino, _owner: u64) -> Result<bool> {
+        Ok(false)
+    }
+    /// The feature bits that programs may ask for (Linux: `F2FS_IOC_GET_FEATURES`).
+    fn feature_bits(&self) -> Result<u32> {
+        Err(Error::Unsupported("feature bits".to_owned()))
+    }
+
     /// Compression parameters of a file; `None` if it is not compressed.
     fn compression(&self, _ino: Ino) -> Result<Option<Compression>> {
         Ok(None)

@@ -19,6 +19,21 @@ use crate::file::Files;
 const ALWAYS: u64 = CHUNK as u64 / BLOCK + 1;
 
 impl Files {
+    /// Like [`Self::admit`] for the pages of a set, which may be more than [`ALWAYS`] and need all their room at once;
+    /// `None` if that is not there now.
+    pub(crate) fn admit_set(&self, blocks: u64) -> Option<Admitted<'_>> {
+        if blocks <= ALWAYS {
+            return Some(self.admit(blocks));
+        }
+        let mut bringing = self.writers.bringing.lock();
+        let all = *bringing + blocks;
+        let fits = self.logs.seg.lock().has_sections_for(all) && self.host_covers(all);
+        fits.then(|| {
+            *bringing = all;
+            Admitted { writers: &self.writers, blocks }
+        })
+    }
+
     /// Waits until `blocks` more may be added; `blocks` is at most [`ALWAYS`]. The caller holds no lock except those of
     /// [`crate::inode::Steps`].
     pub(super) fn admit(&self, blocks: u64) -> Admitted<'_> {

@@ -83,6 +83,7 @@ impl Files {
         let mut content = inode.content.write();
         self.inodes.check_there(inode)?;
         self.check_allocate(inode, what)?;
+        content.check_no_set()?;
         self.leave_inline(inode, &mut content)?;
         // From now on the blocks behind the end belong to the caller of `fallocate`.
         content.frames.take_ahead();

@@ -10,6 +10,7 @@
 //!   contents inside the inode; [`prealloc`]: blocks preallocated for growth.
 //! * [`extents`]: where its blocks lie; [`defragment`]: making them contiguous.
 //! * [`free`]: freeing blocks and their deltas. `fold`: writing a page with a delta as a whole block.
+//! * [`set`]: writes that become durable together.
 //! * [`compressed`]: files whose blocks are compressed in clusters.
 
 pub mod admission;
@@ -23,6 +24,7 @@ pub mod inline;
 pub mod prealloc;
 pub mod read;
 mod run;
+pub(crate) mod set;
 pub(crate) mod shift;
 pub mod truncate;
 pub mod write;
@@ -35,6 +37,7 @@ use crate::inode::Inodes;
 use crate::node::Nodes;
 use crate::promises::Promises;
 use crate::segment::Logs;
+use set::Sets;
 use std::sync::Arc;
 use writers::Writers;
 
@@ -56,6 +59,7 @@ pub struct Files {
     inodes: Arc<Inodes>,
     deltas: Arc<Deltas>,
     pub(crate) writers: Writers,
+    pub(crate) sets: Sets,
 }
 
 impl Files {
@@ -75,6 +79,7 @@ impl Files {
             inodes: inodes.clone(),
             deltas: deltas.clone(),
             writers: Writers::default(),
+            sets: Sets::default(),
         })
     }
 }

@@ -38,6 +38,20 @@ impl Files {
         offset: u64,
         buf: &mut [u8],
     ) -> Result<usize> {
+        match &content.set {
+            Some(set) => self.read_with_set(inode, content, set, offset, buf),
+            None => self.read_without_set(inode, content, offset, buf),
+        }
+    }
+
+    /// [`Self::read_locked`] without uncommitted writes.
+    pub(super) fn read_without_set(
+        &self,
+        inode: &Arc<Inode>,
+        content: &Content,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> Result<usize> {
         let size = inode.size();
         if offset >= size {
             return Ok(0);
@@ -169,9 +183,13 @@ impl Files {
         let mut at = offset / BLOCK;
         loop {
             let content = inode.content.read();
-            let size = inode.size();
+            let size = inode.shown_size();
             if offset >= size {
                 return Err(vfs::Error::PastEnd.into());
+            }
+            if content.set.is_some() {
+                // Allowed, and true for the pages of a database.
+                return Ok(if what == Seek::Data { offset } else { size });
             }
             let clusters = self.clusters(inode)?;
             let noted = self.deltas.deltas(&inode.node)?;

@@ -42,6 +42,7 @@ impl Files {
             let mut content = inode.content.write();
             self.inodes.check_there(inode)?;
             check()?;
+            content.check_no_set()?;
             let done = self.truncate_some(&change, inode, &mut content, size)?;
             let now = self.ctx.now();
             self.nodes.edit_inode(&inode.node, |r| touch(r, Touch::Modified, now));

@@ -100,6 +100,17 @@ impl Files {
             if chunk.is_empty() {
                 continue;
             }
+            if content.set.is_some() {
+                match self.write_to_set(inode, &mut content, at, chunk) {
+                    Ok(()) => done += chunk.len(),
+                    Err(_) if done > 0 => break,
+                    Err(e) => return Err(e),
+                }
+                if flags.contains(WriteFlags::KILL_SUID_SGID) {
+                    self.nodes.edit_inode(&inode.node, kill_suid_sgid);
+                }
+                continue;
+            }
             let wrote = match whole_blocks(at, chunk) {
                 Some((first, blocks))
                     if from_cache && clusters.is_none() && content.pages.len() + blocks.len() >= GATHERED =>
@@ -371,7 +382,7 @@ impl Files {
     }
 
     /// Reserves blocks from `index` on; returns how many, at least one.
-    fn room_for(&self, inode: &Arc<Inode>, index: u64, want: u64) -> Result<u64> {
+    pub(super) fn room_for(&self, inode: &Arc<Inode>, index: u64, want: u64) -> Result<u64> {
         // An overwrite needs no reservation: check this before any change.
         if let Lookup::At(p) = self.nodes.find(&inode.node, index)? {
             let bytes = p.node.read();

@@ -322,6 +322,7 @@ impl Files {
     pub(crate) fn drop_contents(&self, inode: &Arc<Inode>, content: &mut Content) {
         let n = inode.dirty.load(Ordering::Acquire);
         content.pages.clear();
+        self.end_set(inode, content);
         self.inodes.table.dir_blocks.fetch_sub(content.dir.len() as u64, Ordering::Relaxed);
         content.dir.clear();
         inode.lost_dirty(&self.inodes, n);

@@ -12,6 +12,7 @@ use format::Ino;
 use format::node::{self, Footer};
 use vfs::FileKind;
 
+use super::How;
 use crate::cause::Cause;
 use crate::context::{Begin, Change};
 use crate::error::{Error, Result};
@@ -86,7 +87,7 @@ impl Volume {
         if !self.is_new(ino) || !self.nodes_suffice(&inode)? {
             return Ok(false);
         }
-        match self.write_promise(change, &inode, &mut content, false) {
+        match self.write_promise(change, &inode, &mut content, How::Everything) {
             Ok(()) => {
                 self.counters.names_put.fetch_add(1, Ordering::Relaxed);
                 Ok(true)

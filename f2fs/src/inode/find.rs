@@ -93,7 +93,7 @@ impl Inodes {
                 gid: r.i_gid.get(),
                 size: match kind {
                     FileKind::Symlink if r.advise().contains(Advise::ENCRYPT) => no_key::target_len(r.i_size.get()),
-                    _ => r.i_size.get(),
+                    _ => r.i_size.get().max(inode.size_in_set.load(Ordering::Acquire)),
                 },
                 blocks512: shown_blocks(r, kind),
                 rdev,

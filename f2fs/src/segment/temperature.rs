@@ -23,6 +23,8 @@ pub enum Writeback {
     Fsync,
     /// An fsync that writes the inode only if a block gets a new address.
     FsyncContents,
+    /// A commit of writes that become durable together: no block is overwritten.
+    Atomic,
 }
 
 /// Writebacks of at most this many blocks are hot (kernel `DEF_MIN_HOT_BLOCKS`).
@@ -47,7 +49,7 @@ pub fn data_log(raw: &RawInode, dirty: usize) -> LogType {
 /// always in pinned and cold files, in other files by an fsync of at most `few` blocks, never in directories. Under
 /// [`Mode::Lfs`] only in pinned files, whose users rely on the addresses.
 pub fn in_place(raw: &RawInode, dirty: usize, why: Writeback, few: usize, mode: Mode) -> bool {
-    if crate::fields::is_dir(raw) {
+    if crate::fields::is_dir(raw) || why == Writeback::Atomic {
         return false;
     }
     let pinned = raw.inline().contains(Inline::PIN_FILE);

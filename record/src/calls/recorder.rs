@@ -379,6 +379,18 @@ impl<F: FileSystem + ?Sized> FileSystem for Recorder<F> {
     fn room(&self, blocks: u64, clean: bool) -> Result<vfs::Room> {
         self.inner.room(blocks, clean)
     }
+    fn start_atomic(&self, ino: Ino, owner: u64) -> Result<()> {
+        self.inner.start_atomic(ino, owner)
+    }
+    fn commit_atomic(&self, ino: Ino, owner: u64) -> Result<()> {
+        self.inner.commit_atomic(ino, owner)
+    }
+    fn abort_atomic(&self, ino: Ino, owner: u64) -> Result<bool> {
+        self.inner.abort_atomic(ino, owner)
+    }
+    fn feature_bits(&self) -> Result<u32> {
+        self.inner.feature_bits()
+    }
     fn release_saved(&self, ino: Ino) -> Result<u64> {
         self.inner.release_saved(ino)
     }
