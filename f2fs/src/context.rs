@@ -86,6 +86,11 @@ impl Context {
     pub(crate) fn may_hold_deltas(&self) -> bool {
         self.has(Features::DELTA)
     }
+    /// The features that decide whether a written inode gets a checksum.
+    pub(crate) fn sealing(&self) -> Features {
+        let more = if self.options.seal_inodes { Features::INODE_CHECKSUM } else { Features::empty() };
+        self.sb.features | more
+    }
     /// The current time, for time stamps.
     pub(crate) fn now(&self) -> Time {
         self.clock.now()

@@ -79,6 +79,8 @@ pub struct MountOptions {
     pub delta_return: bool,
     /// Costs of deltas, on the device and in computation.
     pub delta_costs: crate::delta::costs::Costs,
+    /// Written inodes get a checksum, even if the volume does not announce it yet ([`crate::settle::upgrade`]).
+    pub seal_inodes: bool,
     /// Costs of compression, in computation.
     pub compress_costs: crate::compress::costs::Costs,
     /// The meter for the computing time of deltas and compression, if any.
@@ -126,6 +128,7 @@ impl Default for MountOptions {
             delta_return: false,
             compress: crate::compress::options::Options::default(),
             delta_costs: crate::delta::costs::Costs::PAPER,
+            seal_inodes: false,
             compress_costs: crate::compress::costs::Costs::default(),
             processor: None,
             streams: crate::streams::Streams::One,

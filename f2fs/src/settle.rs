@@ -6,18 +6,24 @@
 //! ([`SuperBlock::compared_with`]). Unsettling writes one copy after the other before the first delta. Settling first folds
 //! every delta and writes a checkpoint, then writes the copies. A power cut at any write leaves a volume that Linux
 //! refuses or one without deltas.
+//!
+//! Deltas need checksums of inodes. A volume made without that feature (`mkfs.f2fs -g android`) gets it in the same
+//! order: first every inode is written with its checksum, which Linux ignores, then the superblocks announce them.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use device::BlockDevice;
 use device::clock::Clock;
-use format::superblock::{DELTA_MAGIC, Features, MAGIC, SuperBlock};
+use format::inode::{self, Inline};
+use format::superblock::{DELTA_MAGIC, Features, MAGIC, RawSuperBlock, SuperBlock};
 use format::{BLOCK, Ino, Nid};
 
 use crate::cause::Cause;
 use crate::context::Begin;
 use crate::error::{Error, Result};
 use crate::mount::{MountError, read_superblock};
+use crate::node::write::Mark;
 use crate::options::MountOptions;
 use crate::pack::Reason;
 use crate::volume::Volume;
@@ -29,7 +35,7 @@ pub enum SettleError {
     #[error(transparent)]
     Mount(#[from] MountError),
     /// A volume of this kind cannot hold deltas.
-    #[error("this volume cannot hold deltas: it lacks {0}")]
+    #[error("this volume cannot hold deltas: {0}")]
     Unfit(String),
     /// Deltas of an inode could not be folded.
     #[error("inode {ino}: {error}; nothing is lost, the volume holds deltas as before")]
@@ -59,11 +65,27 @@ pub struct Settled {
     pub deltas: u64,
 }
 
-/// Stores a superblock with another magic number in both copies, one after the other.
-fn store(dev: &dyn BlockDevice, sb: &SuperBlock, magic: u32) -> Result<()> {
+/// Gives both superblock copies the magic number of plain F2FS, one after the other.
+fn store_plain(dev: &dyn BlockDevice, sb: &SuperBlock) -> Result<()> {
     let mut raw = sb.raw.clone();
-    raw.magic = magic.into();
+    raw.magic = MAGIC.into();
     crate::superblocks::store(dev, &raw)
+}
+
+/// The superblock of a volume that may hold deltas, with `more` features.
+fn with_deltas(sb: &SuperBlock, more: Features) -> std::result::Result<Box<RawSuperBlock>, SettleError> {
+    if !sb.features.contains(Features::EXTRA_ATTR) {
+        let why = "it was made without extra_attr, which would move the contents of every inode; make a volume with \
+                   joulefs mkfs --features modern,delta, and copy the files";
+        return Err(SettleError::Unfit(why.to_owned()));
+    }
+    let mut raw = sb.raw.clone();
+    raw.feature = (raw.feature.get() | more.bits()).into();
+    raw.magic = DELTA_MAGIC.into();
+    let mut block = [0; BLOCK];
+    raw.store(&mut block);
+    SuperBlock::check(&block).map_err(|e| SettleError::Unfit(e.to_string()))?;
+    Ok(raw)
 }
 
 /// Allows the inodes of a volume to hold deltas. Nothing else on it changes. True if that is new.
@@ -75,18 +97,46 @@ pub fn unsettle(dev: &dyn BlockDevice) -> std::result::Result<bool, SettleError>
     if sb.features.contains(Features::DELTA) {
         return Ok(false);
     }
-    let lacks = (Features::EXTRA_ATTR | Features::INODE_CHECKSUM).difference(sb.features);
-    if !lacks.is_empty() {
-        return Err(SettleError::Unfit(lacks.names().join(", ")));
+    if !sb.features.contains(Features::INODE_CHECKSUM) && sb.features.contains(Features::EXTRA_ATTR) {
+        return Err(SettleError::Unfit("it lacks inode_checksum, which --upgrade adds".to_owned()));
     }
-    let mut with = sb.clone();
-    with.raw.magic = DELTA_MAGIC.into();
-    let mut block = [0; BLOCK];
-    with.raw.store(&mut block);
-    SuperBlock::check(&block).map_err(|e| SettleError::Unfit(e.to_string()))?;
-    store(dev, &sb, DELTA_MAGIC)?;
+    crate::superblocks::store(dev, &*with_deltas(&sb, Features::empty())?)?;
     Ok(true)
 }
+
+/// Like [`unsettle`], but first adds checksums of inodes if the volume lacks them; returns the number of inodes that
+/// got one, or `None` if the volume could hold deltas already. `progress` gets the number of checked node numbers and
+/// the total. After a power cut the volume is as before, or may hold deltas.
+///
+/// # Errors
+/// If it is not a volume, lacks extra attributes, cannot be written, or has no room.
+pub fn upgrade(
+    dev: Arc<dyn BlockDevice>,
+    clock: Arc<dyn Clock>,
+    progress: &mut dyn FnMut(u32, u32),
+) -> std::result::Result<Option<u64>, SettleError> {
+    let sb = read_superblock(&*dev)?;
+    if sb.features.contains(Features::DELTA) {
+        return Ok(None);
+    }
+    let with = with_deltas(&sb, Features::INODE_CHECKSUM)?;
+    let mut sealed = 0;
+    if !sb.features.contains(Features::INODE_CHECKSUM) {
+        let vol = Volume::mount(dev.clone(), clock, MountOptions { seal_inodes: true, ..MountOptions::default() })?;
+        let most = sb.max_nid();
+        for first in (sb.root.0..most).step_by(AT_ONCE as usize) {
+            progress(first, most);
+            sealed += vol.seal_inodes(first..(first + AT_ONCE).min(most))?;
+        }
+        vol.unmount_clean()?;
+        dev.flush(Cause::Checkpoint.tag())?;
+    }
+    crate::superblocks::store(&*dev, &with)?;
+    Ok(Some(sealed))
+}
+
+/// Node numbers that are upgraded in one change.
+const AT_ONCE: u32 = 256;
 
 /// Converts a volume to plain F2FS: folds every delta, unmounts, and changes the magic number. `None` if it was plain
 /// already. `progress` gets the number of checked node numbers and the total.
@@ -102,7 +152,7 @@ pub fn settle(
     if !sb.features.contains(Features::DELTA) {
         // A power cut may have left the copies different.
         if sb.mixed {
-            store(&*dev, &sb, MAGIC)?;
+            store_plain(&*dev, &sb)?;
         }
         return Ok(None);
     }
@@ -119,7 +169,7 @@ pub fn settle(
     }
     vol.unmount_clean()?;
     dev.flush(Cause::Checkpoint.tag())?;
-    store(&*dev, &sb, MAGIC)?;
+    store_plain(&*dev, &sb)?;
     Ok(Some(done))
 }
 
@@ -150,6 +200,35 @@ impl Volume {
             count.bytes += bytes;
         }
         Ok(count)
+    }
+
+    /// Writes the inodes with these numbers whose checksum is missing or wrong; returns how many.
+    fn seal_inodes(&self, nids: Range<u32>) -> std::result::Result<u64, SettleError> {
+        let mut lacking = Vec::new();
+        for nid in nids.map(Nid) {
+            let failed = |error| SettleError::Inode { ino: nid.as_ino(), error };
+            let Some(node) = self.nodes.inode_node(nid).map_err(failed)? else { continue };
+            if !node.inode(|r| r.inline().contains(Inline::EXTRA_ATTR)) {
+                let why = format!("inode {nid} lacks extra attributes; joulefs fsck --repair may restore them");
+                return Err(SettleError::Unfit(why));
+            }
+            if inode::verify_checksum(self.ctx.sealing(), self.ctx.checksum_seed, &node.read()).is_err() {
+                lacking.push(node);
+            }
+        }
+        let write = || {
+            let change = self.begin()?;
+            for node in &lacking {
+                self.nodes.edit_inode(node, |_| ());
+            }
+            self.nodes.write_nodes(&change, &lacking, Mark::Plain, Cause::Node)
+        };
+        match write() {
+            // The checkpoint frees the blocks of the inodes written before, and writes the rest.
+            Err(Error::Fs(vfs::Error::NoSpace)) => self.cleaning.checkpoint(Reason::Running)?,
+            out => out?,
+        }
+        Ok(lacking.len() as u64)
     }
 
     /// Folds an inode's deltas and frees its delta nodes; returns how many deltas it had.

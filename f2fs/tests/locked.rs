@@ -7,15 +7,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use device::{BlockDevice, Lba, Memory, Tag};
-use format::superblock::{Features, SuperBlock};
-use format::{inode, node};
+use device::{BlockDevice, Lba, Loss, Memory, PowerCut, Tag};
+use format::superblock::{MAGIC, SuperBlock};
 use joulefs_f2fs::Volume;
 use joulefs_f2fs::gc::settings::{Settings, Urgency};
-use joulefs_f2fs::settle::unsettle;
+use joulefs_f2fs::settle::{settle, unsettle, upgrade};
 use vfs::{Allocate, DirEntry, Error, FileFlags, FileKind, FileSystem, Flow, Ino, RenameFlags, SetAttr, WriteFlags};
 
 use crate::log_rig::*;
+
+/// Those of users, groups and projects.
+const QUOTA_FILES: u64 = 3;
 
 fn phone() -> Memory {
     let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/fixtures/phone.img.zst");
@@ -234,40 +236,61 @@ fn names(vol: &Volume, dir: Ino, out: &mut Vec<(Ino, Vec<u8>, FileKind, Ino)>) {
     }
 }
 
-/// The same volume as created by `mkfs.f2fs -O inode_checksum`, which deltas need and Android's volumes lack.
-fn with_checksums(dev: &Memory) {
-    let block = |at: u64| {
-        let mut bytes = Box::new([0; 4096]);
-        dev.read(Lba(at), &mut bytes[..], Tag::default()).unwrap();
-        bytes
+#[test]
+fn an_android_volume_comes_to_hold_deltas_and_after_any_power_cut_linux_takes_it_or_refuses_it() {
+    let listed = |dev: &Arc<Memory>| {
+        let vol = mount(dev.clone());
+        let (mut all, mut held) = (Vec::new(), Vec::new());
+        names(&vol, vol.root(), &mut all);
+        contents(&vol, &**dev, vol.root(), &mut held);
+        (all, held)
     };
-    let sb = SuperBlock::check(&block(0)).unwrap();
-    let features = sb.features | Features::INODE_CHECKSUM;
-    let seed = inode::checksum_seed(&sb.uuid);
-    for at in u64::from(sb.main.0)..dev.blocks() {
-        let mut bytes = block(at);
-        let footer = node::footer(&bytes);
-        // Former nodes get a checksum, too, which is not read.
-        if footer.nid.0 != 0 && footer.nid == footer.ino.nid() {
-            inode::seal(features, seed, &mut bytes);
-            dev.write(Lba(at), &bytes[..], Tag::default()).unwrap();
+    let is_plain = |left: &Memory, copy: u64| {
+        let mut block = [0; 4096];
+        left.read(Lba(copy), &mut block, Tag::default()).unwrap();
+        SuperBlock::check(&block).unwrap().raw.magic.get() == MAGIC
+    };
+    let image = phone();
+    let before = listed(&Arc::new(image.fork()));
+    let error = unsettle(&image).unwrap_err().to_string();
+    assert!(error.contains("inode_checksum, which --upgrade adds"), "{error}");
+    let writes = {
+        let cut = power_cut(&image);
+        let sealed = upgrade(cut.clone(), clock(), &mut |_, _| ()).unwrap();
+        assert_eq!(sealed, Some(before.0.len() as u64 + 1 + QUOTA_FILES));
+        assert_eq!(upgrade(cut.clone(), clock(), &mut |_, _| ()).unwrap(), None);
+        cut.write_count()
+    };
+    let (mut refused, mut taken) = (0, 0);
+    for at in 0..=writes {
+        let cut = Arc::new(PowerCut::new(image.fork()));
+        cut.cut_after(at);
+        let _ = upgrade(cut.clone(), clock(), &mut |_, _| ());
+        for (loss, left) in [cut.image(Loss::AllLost), cut.image(Loss::AllKept), cut.survivors(at)].iter().enumerate() {
+            let plain = [is_plain(left, 0), is_plain(left, 1)];
+            if plain[0] {
+                // Linux mounts the first copy that it knows, and overwrites the other.
+                assert_clean(left, &format!("write {at}, loss {loss}"));
+                taken += 1;
+            } else {
+                assert!(!plain[1], "write {at}, loss {loss}: Linux would take a volume whose inodes may hold deltas");
+                refused += 1;
+            }
+            let dev = Arc::new(left.fork());
+            upgrade(dev.clone(), clock(), &mut |_, _| ()).unwrap();
+            assert!(listed(&dev) == before, "write {at}, loss {loss}");
+            settle(dev.clone(), clock(), &mut |_, _| ()).unwrap();
+            // It checks the checksum of every inode.
+            assert_tools_clean(&dev.fork());
         }
     }
-    for at in [0, 1] {
-        let mut bytes = block(at);
-        let mut raw = SuperBlock::check(&bytes).unwrap().raw;
-        raw.feature = features.bits().into();
-        raw.store(&mut bytes);
-        dev.write(Lba(at), &bytes[..], Tag::default()).unwrap();
-    }
+    assert!(refused > 0 && taken > 10, "{refused}, {taken}");
 }
 
 #[test]
 fn an_encrypted_tree_is_listed_moved_and_deleted_on_a_volume_with_deltas() {
     let dev = Arc::new(phone());
-    with_checksums(&dev);
-    assert_clean(&*dev, "with checksums");
-    assert!(unsettle(&*dev).unwrap());
+    assert!(upgrade(dev.clone(), clock(), &mut |_, _| ()).unwrap() > Some(0));
     let vol = mount(dev.clone());
     let enc = find(&vol, "enc").unwrap();
     let (mut before, mut held) = (Vec::new(), Vec::new());

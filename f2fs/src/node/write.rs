@@ -127,7 +127,7 @@ impl Nodes {
             f.next = placed.next;
             node::set_footer(&mut bytes, &f);
             if is_inode {
-                inode::seal(self.ctx.sb.features, self.ctx.checksum_seed, &mut bytes);
+                inode::seal(self.ctx.sealing(), self.ctx.checksum_seed, &mut bytes);
             } else if node::kind_of(f.offset) == NodeKind::Delta {
                 node::delta::seal(self.ctx.checksum_seed, &mut bytes);
             }
