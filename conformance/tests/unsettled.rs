@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use device::{Memory, RealClock};
 use f2fs::mkfs::Options;
-use f2fs::settle::{settle, unsettle};
+use f2fs::settle::{settle, unsettle, upgrade};
 use f2fs::{MountOptions, Volume};
 use judges::oracle::kernel::{Ending, Kernel};
 use judges::oracle::linux::Linux;
@@ -65,4 +65,40 @@ fn linux_refuses_a_volume_that_may_hold_deltas_and_takes_it_settled() {
     taken.assert_no_f2fs_complaints();
     let linux = printed(taken.out(), "tree");
     tree::assert_same(("ours", &ours), ("Linux", &linux));
+}
+
+#[test]
+fn a_volume_that_linux_filled_comes_to_hold_deltas_and_linux_goes_on_with_it() {
+    let work = work_dir();
+    let image = work.path().join("volume.img");
+    // As for Android, without what needs keys or quotas: the root has no room for a checksum.
+    tools::Mkfs::with_features(["extra_attr", "project_quota"]).format(&image, 100 * MIB).unwrap();
+    let kernel = || Kernel::of(Linux::asked()).program("treelist", env!("CARGO_BIN_EXE_treelist"));
+    let fill =
+        "mkdir -p a/b; for n in 1 2 3 4 5 6 7 8; do head -c ${n}0000 /dev/urandom >a/b/$n; ln -s $n a/$n; done; sync";
+    kernel().ending(Ending::Unmount).run(&image, fill).expect_ok();
+    let dev = Arc::new(Memory::load(&image).unwrap());
+    let clock = || Arc::new(RealClock::new());
+    let before = list_memory(dev.fork());
+    // The root, two directories, eight files, eight links.
+    assert_eq!(upgrade(dev.clone(), clock(), &mut |_, _| ()).unwrap(), Some(19));
+    assert_eq!(before, list_memory(dev.fork()));
+    let vol = Volume::mount(dev.clone(), clock(), MountOptions::default()).unwrap();
+    let dir = vol.lookup(vol.root(), b"a").and_then(|a| vol.lookup(a.attr.ino, b"b")).unwrap().attr.ino;
+    let file = vol.lookup(dir, b"8").unwrap().attr.ino;
+    for n in 0..20_u64 {
+        vol.write(file, n * 4000, b"changed", WriteFlags::empty()).unwrap();
+        vol.fsync(file, true).unwrap();
+    }
+    vol.unmount().unwrap();
+    assert!(vol.count_deltas().unwrap().deltas > 10);
+    let ours = list_memory(dev.fork());
+    settle(dev.clone(), clock(), &mut |_, _| ()).unwrap();
+    dev.save(&image).unwrap();
+    tools::assert_fsck_clean(&image);
+    let more = format!("{TREELIST} >$OUT/tree; echo more >>a/b/8; rm a/b/1; mkdir a/new");
+    let taken = kernel().ending(Ending::Unmount).run(&image, &more).expect_ok();
+    taken.assert_no_f2fs_complaints();
+    tree::assert_same(("ours", &ours), ("Linux", &printed(taken.out(), "tree")));
+    tools::assert_fsck_clean(&image);
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use device::BlockDevice;
 use device::clock::Clock;
-use format::inode::{self, Inline};
+use format::inode::{self, RawInode};
 use format::superblock::{DELTA_MAGIC, Features, MAGIC, RawSuperBlock, SuperBlock};
 use format::{BLOCK, Ino, Nid};
 
@@ -202,24 +202,31 @@ impl Volume {
         Ok(count)
     }
 
-    /// Writes the inodes with these numbers whose checksum is missing or wrong; returns how many.
+    /// Writes the inodes with these numbers whose checksum is missing or wrong; returns how many. Those that `mkfs.f2fs`
+    /// made, root and quota files, may have no room for one.
     fn seal_inodes(&self, nids: Range<u32>) -> std::result::Result<u64, SettleError> {
+        let features = self.ctx.sealing();
         let mut lacking = Vec::new();
         for nid in nids.map(Nid) {
             let failed = |error| SettleError::Inode { ino: nid.as_ino(), error };
             let Some(node) = self.nodes.inode_node(nid).map_err(failed)? else { continue };
-            if !node.inode(|r| r.inline().contains(Inline::EXTRA_ATTR)) {
-                let why = format!("inode {nid} lacks extra attributes; joulefs fsck --repair may restore them");
+            let bytes = node.read();
+            if !inode::make_room_for_checksum(features, &mut RawInode::of(&bytes).clone()) {
+                let why =
+                    format!("inode {nid} has no room for a checksum, and Linux's fsck.f2fs would write one into it");
                 return Err(SettleError::Unfit(why));
             }
-            if inode::verify_checksum(self.ctx.sealing(), self.ctx.checksum_seed, &node.read()).is_err() {
+            let sealed = inode::has_checksum(features, RawInode::of(&bytes))
+                && inode::verify_checksum(features, self.ctx.checksum_seed, &bytes).is_ok();
+            drop(bytes);
+            if !sealed {
                 lacking.push(node);
             }
         }
         let write = || {
             let change = self.begin()?;
             for node in &lacking {
-                self.nodes.edit_inode(node, |_| ());
+                self.nodes.edit_inode(node, |r| inode::make_room_for_checksum(features, r));
             }
             self.nodes.write_nodes(&change, &lacking, Mark::Plain, Cause::Node)
         };

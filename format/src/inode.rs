@@ -422,6 +422,33 @@ pub fn has_checksum(features: Features, raw: &RawInode) -> bool {
         && raw.extra_isize() >= extra_end::CHECKSUM
 }
 
+/// Makes room for a checksum in an inode with extra attributes: block addresses move behind it. False if there is no
+/// room: the inode has inline contents, or more addresses than would fit, so that file blocks would change their nodes.
+/// Files behind the inode keep their addresses and summaries, which count from the first address.
+pub fn make_room_for_checksum(features: Features, raw: &mut RawInode) -> bool {
+    let Ok(d) = raw.divide(features) else { return false };
+    let (from, to) = (d.extra as usize, (extra_end::CHECKSUM / 4) as usize);
+    if from >= to {
+        return true;
+    }
+    let end = from + d.addressed() as usize;
+    let Some(last) = end.checked_sub(to - from).filter(|last| *last >= from) else { return false };
+    let is_full = raw.i_addr[last..end].iter().any(|word| word.get() != 0);
+    if is_full
+        || d.extra == 0
+        || raw.i_nid.iter().any(|nid| nid.get() != 0)
+        || raw.inline().intersects(Inline::DATA | Inline::DENTRY)
+    {
+        return false;
+    }
+    raw.i_addr.copy_within(from..last, to);
+    raw.i_addr[from..to].fill(0.into());
+    if let Some(extra) = raw.extra_mut() {
+        extra.i_extra_isize = (extra_end::CHECKSUM as u16).into();
+    }
+    true
+}
+
 /// Checks an inode's checksum, if it has one.
 pub fn verify_checksum(features: Features, seed: u32, block: &Block) -> Result<(), FormatError> {
     let raw = RawInode::of(block);
