@@ -71,8 +71,8 @@ fn linux_refuses_a_volume_that_may_hold_deltas_and_takes_it_settled() {
 fn a_volume_that_linux_filled_comes_to_hold_deltas_and_linux_goes_on_with_it() {
     let work = work_dir();
     let image = work.path().join("volume.img");
-    // As for Android, without what needs keys or quotas: the root has no room for a checksum.
-    tools::Mkfs::with_features(["extra_attr", "project_quota"]).format(&image, 100 * MIB).unwrap();
+    // The root has no room for a checksum, as on Android's volumes.
+    tools::Mkfs::with_features(["extra_attr"]).format(&image, 100 * MIB).unwrap();
     let kernel = || Kernel::of(Linux::asked()).program("treelist", env!("CARGO_BIN_EXE_treelist"));
     let fill =
         "mkdir -p a/b; for n in 1 2 3 4 5 6 7 8; do head -c ${n}0000 /dev/urandom >a/b/$n; ln -s $n a/$n; done; sync";
@@ -88,7 +88,7 @@ fn a_volume_that_linux_filled_comes_to_hold_deltas_and_linux_goes_on_with_it() {
     let file = vol.lookup(dir, b"8").unwrap().attr.ino;
     for n in 0..20_u64 {
         vol.write(file, n * 4000, b"changed", WriteFlags::empty()).unwrap();
-        vol.fsync(file, true).unwrap();
+        vol.fsync(file, false).unwrap();
     }
     vol.unmount().unwrap();
     assert!(vol.count_deltas().unwrap().deltas > 10);
