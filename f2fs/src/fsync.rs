@@ -31,12 +31,14 @@ use crate::context::{Begin, Change};
 use crate::delta::Beside;
 use crate::error::{Error, Result};
 use crate::fields::{put_advise, stamp_of};
+use crate::inode::balance::{Asked, Made};
 use crate::inode::{Content, Inode};
 use crate::node::cache::Node;
+use crate::node::map::{Lookup, addr_in};
 use crate::node::write::Mark;
 use crate::pack::Reason;
 use crate::promises::{Sighting, Since};
-use crate::segment::temperature::Writeback;
+use crate::segment::temperature::{Writeback, in_place};
 use crate::volume::Volume;
 
 /// What an fsync makes durable, and how.
@@ -183,17 +185,48 @@ impl Volume {
     /// [`Self::promise`] without the final flush.
     fn write_promise(&self, change: &Change<'_>, inode: &Arc<Inode>, content: &mut Content, how: How) -> Result<()> {
         let had_contents = inode.dirty.load(Ordering::Acquire) > 0;
+        let asked = self.asked(inode, content, how);
         let out = self.write_in_order(change, inode, content, how);
         if had_contents || !matches!(out, Ok(false)) {
             // Only now that the device has everything: a flush that began earlier does not cover it.
             self.promises.wrote(inode.ino);
         }
+        if let (Some(asked), Ok(_)) = (asked, &out) {
+            content.made.flushes += 1;
+            let made = content.made;
+            content.balance.enter(&self.ctx.options.prices, &asked, &made);
+        }
         out.map(drop)
+    }
+
+    /// What F2FS without deltas would have to write for an fsync of a file that may have deltas.
+    fn asked(&self, inode: &Arc<Inode>, content: &Content, how: How) -> Option<Asked> {
+        if !self.ctx.options.delta || !self.ctx.may_hold_deltas() || how == How::Atomic || content.pages.is_empty() {
+            return None;
+        }
+        let node = &inode.node;
+        let options = &self.ctx.options;
+        let pages: Vec<u64> = content.pages.keys().copied().collect();
+        let known = self.deltas.deltas(node).ok()?;
+        let has_place = |index: &u64| {
+            let Ok(Lookup::At(place)) = self.nodes.find(node, *index) else { return false };
+            let bytes = place.node.read();
+            known.has(*index) || addr_in(&self.ctx, &place.node, &bytes, place.slot).is_real()
+        };
+        let few = node.inode(|r| in_place(r, pages.len(), Writeback::Fsync, options.in_place_blocks, options.mode));
+        let is_same = how == How::Contents && self.promises.since(inode.ino, &node.read(), true) == Since::Same;
+        Some(Asked {
+            pages: pages.len() as u64,
+            runs: pages.chunk_by(|a, b| a + 1 == *b).count() as u64,
+            stays: few && pages.iter().all(has_place),
+            inode: !is_same,
+        })
     }
 
     /// Writes contents, then nodes with the mark; false if no node had to be written.
     fn write_in_order(&self, change: &Change<'_>, inode: &Arc<Inode>, content: &mut Content, how: How) -> Result<bool> {
         let ino = inode.ino;
+        content.made = Made::default();
         let data_only = how == How::Contents;
         let at_risk = self.ctx.may_hold_deltas() && self.promises.overwritten.lock().contains_key(&ino);
         let only_contents = || {
@@ -205,6 +238,7 @@ impl Volume {
             _ => Writeback::Fsync,
         };
         let mut in_order = !self.files.write_back(change, inode, content, why)?;
+        content.made.moved = !in_order;
         if at_risk && self.deltas.holds_deltas(&inode.node) {
             // Another fsync has overwritten a block in place and not flushed it yet. The block may now be a base.
             in_order = false;
@@ -242,10 +276,13 @@ impl Volume {
             deltas = others;
             self.nodes.write_nodes(change, &roots, Mark::Plain, Cause::DeltaMeta)?;
         }
+        content.made.nodes = deltas.len() as u64 + 1;
+        content.made.below = below.len() as u64;
         // If one of these nodes is torn, the chain ends before the mark: no flush is needed between them.
         self.nodes.write_nodes(change, &deltas, Mark::Plain, Cause::DeltaNode)?;
         if !in_order {
             self.flush_for(ino)?;
+            content.made.flushes += 1;
         }
         let Some(carrier) = carrier else {
             let mark = Mark::Fsync { dentry };

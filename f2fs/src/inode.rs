@@ -4,9 +4,10 @@
 //! (`lookup`, `open`) are counted separately, in a few bytes each: if a kernel caches a million inodes, this process
 //! does not keep a million in memory.
 //!
-//! State of an inode in memory: [`dir_block`], a directory's blocks; `heat`, `luck`, `known`, `frames`, the input for
-//! delta decisions; `set`, uncommitted writes. `gone`: names of deleted files.
+//! State of an inode in memory: [`dir_block`], a directory's blocks; `balance`, `heat`, `luck`, `known`, `frames`, the
+//! input for delta decisions; `set`, uncommitted writes. `gone`: names of deleted files.
 
+pub(crate) mod balance;
 pub mod dir_block;
 mod find;
 pub(crate) mod frames;
@@ -33,6 +34,7 @@ use vfs::FileKind;
 use crate::error::Result;
 use crate::node::cache::Node;
 use crate::replacement::Cache;
+use balance::{Balance, Made};
 use dir_block::DirBlock;
 use heat::Heat;
 use known::Frames;
@@ -73,6 +75,10 @@ pub struct Content {
     pub dir: FxHashMap<u64, DirBlock>,
     /// How often pages of a regular file recently became deltas.
     pub(crate) luck: Luck,
+    /// What deltas of the file saved.
+    pub(crate) balance: Balance,
+    /// What the running fsync wrote.
+    pub(crate) made: Made,
     /// Known database pages in a journal or log.
     pub(crate) frames: Frames,
     /// Writes that become durable at once or not at all.

@@ -17,6 +17,7 @@ mod defragment;
 mod defragment_places;
 mod defragment_price;
 mod delta_accounts;
+mod delta_balance;
 mod delta_nodes;
 mod delta_study;
 mod deltas;

@@ -24,6 +24,8 @@ pub struct Costs {
     pub decode: Nanos,
     /// Comparing a page with its base and encoding the delta.
     pub encode: Nanos,
+    /// The energy for that, in pJ.
+    pub encode_pj: u64,
 }
 
 impl Costs {
@@ -36,6 +38,8 @@ impl Costs {
         miss: Nanos(250_000),
         decode: Nanos(6_900),
         encode: Nanos(7_400),
+        // A core at work, 1 W, with the board.
+        encode_pj: 8_833_000,
     };
 
     /// Costs on the device of a profile. Delta size and hit rate depend on the workload; they stay the paper's.
@@ -55,14 +59,17 @@ impl Costs {
                 (far + d.write_settle.value.0, far)
             }
         };
+        let host = profile.host.prices();
         let (decode, encode) = (profile.host.delta_decode.value, profile.host.delta_encode.value);
-        Costs { write: Nanos(write), miss: Nanos(miss), decode, encode, ..Costs::PAPER }
+        let encode_pj = (host.cpu_busy.over(encode) + host.board.over(encode)).0;
+        Costs { write: Nanos(write), miss: Nanos(miss), decode, encode, encode_pj, ..Costs::PAPER }
     }
 
     /// The same if pages are compressed on their own instead of as differences: the paper's times for LZO (section
     /// 6.4).
     pub fn of_pages_alone(self) -> Costs {
-        Costs { encode: Nanos(48_800), decode: Nanos(45_200), ..self }
+        let encode_pj = self.encode_pj * 48_800 / self.encode.0.max(1);
+        Costs { encode: Nanos(48_800), decode: Nanos(45_200), encode_pj, ..self }
     }
 
     /// Bytes that must become free for an exchange of deltas to pay.

@@ -52,8 +52,9 @@ struct Finding<'f> {
 }
 
 impl Finding<'_> {
-    fn compute(&self, cause: Cause) {
+    fn compute(&mut self, cause: Cause) {
         let costs = &self.deltas.ctx.options.delta_costs;
+        self.frames.luck.spent += costs.encode_pj;
         let (work, time) = match cause {
             Cause::DeltaDecode => (Work::DeltaDecode, costs.decode),
             _ => (Work::DeltaEncode, costs.encode),

@@ -11,6 +11,7 @@
 //! * [`plan`]: which dirty pages become deltas, and which older deltas make room.
 //! * [`bases`]: which bases need not be read.
 //! * [`nodes`]: where deltas go that do not fit in the inode.
+//! * `leave`: which pages are written whole together when deltas end.
 //! * [`kept`]: how blocks of journals and logs become deltas of the pages that they contain.
 //! * [`packed`]: which new pages (without a base) are stored in delta nodes too.
 //! * [`hotness`]: which files are often read or written; pages that are read move out of delta nodes
@@ -34,6 +35,7 @@ pub(crate) mod costs;
 pub(crate) mod encoded;
 pub(crate) mod hotness;
 pub(crate) mod kept;
+mod leave;
 pub(crate) mod nodes;
 mod packed;
 pub(crate) mod places;

@@ -18,6 +18,7 @@ use super::study::LONGEST;
 use crate::cause::Cause;
 use crate::delta::Deltas;
 use crate::inode::Inode;
+use crate::inode::luck::Luck;
 use crate::node::index::Index;
 use crate::node::map::{Lookup, addr_in};
 
@@ -48,7 +49,13 @@ fn pays(entries: &[usize], again: bool) -> bool {
 impl Deltas {
     /// Entries for dirty pages without a block, if they take fewer blocks than the pages. The caller holds the inode's
     /// lock exclusively.
-    pub(super) fn plan_packed(&self, inode: &Inode, known: &Index, dirty: &[(u64, &Block)]) -> Vec<(u64, Encoded)> {
+    pub(super) fn plan_packed(
+        &self,
+        inode: &Inode,
+        luck: &mut Luck,
+        known: &Index,
+        dirty: &[(u64, &Block)],
+    ) -> Vec<(u64, Encoded)> {
         let node = &inode.node;
         let mut out = Vec::new();
         if node.inode(|r| r.i_size.get()).div_ceil(4096) > MOST_BLOCKS {
@@ -63,6 +70,7 @@ impl Deltas {
             if addr != BlockAddr::NEW {
                 continue;
             }
+            luck.spent += self.ctx.options.delta_costs.encode_pj;
             self.ctx.compute(Work::DeltaEncode, self.ctx.options.delta_costs.encode, Cause::DeltaEncode.of(node.ino));
             if let Some(payload) = codec::encode_alone(page, LONGEST_WHOLE) {
                 // OK to cast: the file is small.

@@ -116,7 +116,7 @@ impl Deltas {
         let dirty: Vec<(u64, &Block)> = dirty.iter().filter(|(index, _)| !framed.contains(index)).copied().collect();
         let dirty = &dirty[..];
         if packs {
-            plan.packed = self.plan_packed(inode, &known, dirty);
+            plan.packed = self.plan_packed(inode, luck, &known, dirty);
         }
         if !compares {
             return Ok(plan);
@@ -147,11 +147,14 @@ impl Deltas {
                 candidates.push(Candidate { index, page, place, addr, has });
             }
         }
+        let absent = self.bases.as_ref().map(|bases| bases.lacking(candidates.iter().map(|c| c.addr.0.into())));
+        let lacking: FxHashSet<u64> = absent.unwrap_or_default().into_iter().collect();
         let cold = match luck.hopes() && !study.is_of_others() {
             true => self.bases_to_read(node, &candidates, why != Writeback::Background, stay),
             // Each base is read when its page is compared: for probed pages, and because published systems do so.
             false => FxHashSet::default(),
         };
+        let mut read_until = 0;
         let mut wanted = 0;
         for Candidate { index, page, place, addr, .. } in candidates {
             if cold.contains(&addr) || (!lost && !luck.tries()) {
@@ -161,7 +164,13 @@ impl Deltas {
                 // More deltas than fit: the rest is not even compared.
                 break;
             }
+            if lacking.contains(&addr.0.into()) {
+                let prices = &self.ctx.options.prices;
+                luck.spent += prices.read_block + if read_until == addr.0 { 0 } else { prices.request };
+                read_until = addr.0 + 1;
+            }
             let at = Page { inode: node, block: index, place: &place, index: &known };
+            luck.spent += self.ctx.options.delta_costs.encode_pj;
             let made = match study.alone {
                 true => {
                     self.ctx.compute(

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use format::summary::Summary;
 use format::{Block, BlockAddr, Ino};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use vfs::FileKind;
 
 use super::compressed::writeback::{Pack, Which};
@@ -16,6 +16,7 @@ use crate::delta::encoded::Encoded;
 use crate::delta::plan::Plan;
 use crate::error::{Error, Result};
 use crate::file::Files;
+use crate::inode::balance::Made;
 use crate::inode::{Content, Inode};
 use crate::node::cache::Node;
 use crate::node::index::Index;
@@ -76,15 +77,24 @@ impl Files {
         } else if let Some(method) = self.clusters(inode)? {
             self.write_clusters(held, inode, content, method, Which::All, Pack::Mount)
         } else {
-            let Content { pages, luck, frames, .. } = content;
+            let Content { pages, luck, frames, balance, made, .. } = content;
             let dirty: Vec<(u64, &Block)> = pages.iter().map(|(i, b)| (*i, &**b)).collect();
             // A checkpoint makes all operations wait, so it reads few bases.
             let most = if why == Writeback::Background { FEW } else { BATCH };
-            let plan = match dirty.len() < most {
+            let pays = balance.allows() || self.ctx.options.delta_study.is_of_others();
+            let mut plan = match pays && dirty.len() < most {
                 true => self.deltas.plan_deltas(inode, (luck, frames), &dirty, why)?,
-                // Many dirty pages: skip the search for small changes.
+                // Deltas of the file do not pay, or there are many dirty pages: skip the search for small changes.
                 false => Plan::default(),
             };
+            let synced = matches!(why, Writeback::Fsync | Writeback::FsyncContents);
+            let together = match synced && dirty.len() <= self.ctx.options.in_place_blocks {
+                true => self.deltas.leave_together(inode, &dirty, &mut plan)?,
+                false => FxHashSet::default(),
+            };
+            if synced && !pays {
+                plan.fold = self.deltas.that_may_leave(inode, &dirty)?;
+            }
             if let Some(bases) = &self.deltas.bases {
                 bases.estrange(inode.ino, luck.is_lost());
             }
@@ -97,7 +107,12 @@ impl Files {
             }
             noted.extend(self.deltas.note_deltas(&inode.node, &plan.packed)?);
             let rest: Vec<(u64, &Block)> = dirty.into_iter().filter(|(i, _)| !noted.contains(i)).collect();
-            let (n, out) = self.write_blocks(&inode.node, &rest, &plan.deltas, why, Cause::UserData);
+            *made = Made {
+                pages: (rest.len() - plan.deltas.len().min(rest.len()) + plan.fold.len()) as u64,
+                before: std::mem::take(&mut luck.spent) + std::mem::take(&mut frames.luck.spent),
+                ..Made::default()
+            };
+            let (n, out) = self.write_blocks(&inode.node, &rest, (&plan.deltas, &together), why, Cause::UserData);
             let first_left = rest.get(n).map(|(i, _)| *i);
             let before = pages.len();
             pages.retain(|i, _| first_left.is_some_and(|first| *i >= first) && !noted.contains(i));
@@ -144,16 +159,16 @@ impl Files {
         why: Writeback,
         cause: Cause,
     ) -> Result<()> {
-        self.write_blocks(node, blocks, &FxHashMap::default(), why, cause).1.map(drop)
+        self.write_blocks(node, blocks, (&FxHashMap::default(), &FxHashSet::default()), why, cause).1.map(drop)
     }
 
-    /// Writes blocks, or puts their deltas into the inode. Returns how many, from the first, are placed; and whether
+    /// Writes blocks, or puts their deltas into the inode; those of `together` are not overwritten in place. Returns how many, from the first, are placed; and whether
     /// one got a new address, or why not all were placed.
     fn write_blocks(
         &self,
         node: &Arc<Node>,
         dirty: &[(u64, &Block)],
-        deltas: &FxHashMap<u64, Encoded>,
+        (deltas, together): (&FxHashMap<u64, Encoded>, &FxHashSet<u64>),
         why: Writeback,
         cause: Cause,
     ) -> (usize, Result<bool>) {
@@ -162,7 +177,7 @@ impl Files {
             Err(e) => return (0, Err(e)),
         };
         let mut done = Written::default();
-        let mut out = self.place_blocks(node, dirty, (deltas, &known), why, cause, &mut done);
+        let mut out = self.place_blocks(node, dirty, (deltas, together, &known), why, cause, &mut done);
         let given = &dirty[..done.given];
         if given.iter().any(|(block, _)| known.has(*block)) {
             let is_given = |block| given.binary_search_by_key(&block, |(index, _)| *index).is_ok();
@@ -185,7 +200,7 @@ impl Files {
         &self,
         inode: &Arc<Node>,
         dirty: &[(u64, &Block)],
-        (deltas, known): (&FxHashMap<u64, Encoded>, &Index),
+        (deltas, together, known): (&FxHashMap<u64, Encoded>, &FxHashSet<u64>, &Index),
         why: Writeback,
         cause: Cause,
         done: &mut Written,
@@ -244,7 +259,7 @@ impl Files {
                     }
                     // The inode on the device may need the block as base of a delta.
                     let is_base = known.has(index) || self.deltas.is_in_zone(&place.node, &bytes, slot);
-                    if stay && old.is_real() && !is_base {
+                    if stay && old.is_real() && !is_base && !together.contains(&index) {
                         self.ctx.counters.in_place.fetch_add(1, Ordering::Relaxed);
                         done.in_place = true;
                         placed.push((old, block));

@@ -13,6 +13,8 @@ pub(crate) struct Luck {
     asked: u16,
     /// At level 0: comparisons since the last success.
     failed: u16,
+    /// What encoding and reading bases cost since this was last asked for, in pJ.
+    pub(crate) spent: u64,
 }
 
 const BEST_LUCK: u8 = 16;
@@ -25,7 +27,7 @@ const RAREST: u16 = 256;
 
 impl Default for Luck {
     fn default() -> Self {
-        Luck { level: BEST_LUCK / 2, asked: 0, failed: 0 }
+        Luck { level: BEST_LUCK / 2, asked: 0, failed: 0, spent: 0 }
     }
 }
 
