@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use device::energy::{Nanos, Processor, Work};
-use device::{Counting, Rng, Tag};
+use device::{Counting, Loss, Rng, Tag};
 use joulefs_f2fs::MountOptions;
 use joulefs_f2fs::Volume;
 use joulefs_f2fs::delta::Costs;
-use vfs::FileSystem;
+use vfs::{FileSystem, Ino};
 use victim::Prices;
 
 use crate::log_rig::*;
@@ -44,34 +44,38 @@ impl Processor for Encoded {
     }
 }
 
-/// The joules of a course by the prices of a phone, and how many deltas were made.
-fn follow(program: Program, delta: bool, seed: u64) -> (f64, u64) {
-    let dev = Arc::new(Counting::new(with_deltas(128)));
-    let encoded = Arc::new(Encoded::default());
-    let options = MountOptions { delta, processor: Some(encoded.clone()), ..MountOptions::default() };
-    let vol = Volume::mount(dev.clone(), clock(), options).unwrap();
-    let file = new_file(&vol, vol.root(), "file");
-    let mut contents = pattern(seed, PAGES as usize * BLOCK);
-    write(&vol, file, 0, &contents);
-    vol.sync().unwrap();
-    let (mut rng, mut spoilt) = (Rng::new(seed), vec![false; PAGES as usize]);
-    let before = dev.snapshot().total();
-    for sync in 0..2000_u64 {
+/// A program and its file.
+struct Course {
+    program: Program,
+    rng: Rng,
+    /// Pages whose last change was small, of a spiteful program.
+    touched: Vec<bool>,
+    contents: Vec<u8>,
+}
+
+impl Course {
+    fn new(program: Program, seed: u64) -> Self {
+        let contents = pattern(seed, PAGES as usize * BLOCK);
+        Course { program, rng: Rng::new(seed), touched: vec![false; PAGES as usize], contents }
+    }
+
+    /// The changes before the n-th sync.
+    fn change(&mut self, vol: &Volume, file: Ino, sync: u64) {
+        let Course { program, rng, touched, contents } = self;
         let page = |rng: &mut Rng| rng.below(PAGES) * rng.below(PAGES) / PAGES;
         let pages: Vec<u64> = match program {
             Program::State => (0..6).collect(),
-            Program::SpitefulAlone => vec![page(&mut rng) / 2, PAGES - 1],
+            Program::SpitefulAlone => vec![page(rng) / 2, PAGES - 1],
             Program::Turning => (0..4).map(|_| rng.below(60)).collect(),
-            Program::Database | Program::Spiteful => (0..3).map(|_| page(&mut rng)).collect(),
+            Program::Database | Program::Spiteful => (0..3).map(|_| page(rng)).collect(),
         };
         for page in pages {
             let whole = match program {
                 Program::Database => rng.below(10) == 0,
                 Program::State => false,
                 Program::Spiteful | Program::SpitefulAlone => {
-                    let last = spoilt[page as usize];
-                    spoilt[page as usize] = !last;
-                    last
+                    touched[page as usize] = !touched[page as usize];
+                    !touched[page as usize]
                 }
                 Program::Turning => sync / 500 % 2 == 1,
             };
@@ -80,8 +84,24 @@ fn follow(program: Program, delta: bool, seed: u64) -> (f64, u64) {
             let at = first + rng.below((BLOCK - len + 1) as u64) as usize;
             rng.fill(&mut contents[at..at + len]);
             // Whole pages, as from a kernel's cache.
-            write(&vol, file, first as u64, &contents[first..first + BLOCK]);
+            write(vol, file, first as u64, &contents[first..first + BLOCK]);
         }
+    }
+}
+
+/// The joules of a course by the prices of a phone, and how many deltas were made.
+fn follow(program: Program, delta: bool, seed: u64) -> (f64, u64) {
+    let dev = Arc::new(Counting::new(with_deltas(128)));
+    let encoded = Arc::new(Encoded::default());
+    let options = MountOptions { delta, processor: Some(encoded.clone()), ..MountOptions::default() };
+    let vol = Volume::mount(dev.clone(), clock(), options).unwrap();
+    let file = new_file(&vol, vol.root(), "file");
+    let mut course = Course::new(program, seed);
+    write(&vol, file, 0, &course.contents);
+    vol.sync().unwrap();
+    let before = dev.snapshot().total();
+    for sync in 0..2000 {
+        course.change(&vol, file, sync);
         vol.fsync(file, true).unwrap();
     }
     let done = dev.snapshot().total() - before;
@@ -114,4 +134,30 @@ fn deltas_cost_no_program_two_percent_more_and_a_database_keeps_its_gain() {
         assert!(deltas > 0, "{program:?}: nothing was tried");
     }
     assert!(database.iter().all(|excess| *excess < -12.0), "{database:?}");
+}
+
+#[test]
+fn what_was_synced_survives_a_cut_while_deltas_of_a_file_end() {
+    for program in [Program::State, Program::Spiteful, Program::Database] {
+        let cut = power_cut(&with_deltas(128));
+        let vol = mount(cut.clone());
+        let file = new_file(&vol, vol.root(), "file");
+        let mut course = Course::new(program, 5);
+        write(&vol, file, 0, &course.contents);
+        vol.sync().unwrap();
+        for sync in 0..240 {
+            course.change(&vol, file, sync);
+            vol.fsync(file, sync % 3 > 0).unwrap();
+            let images = [cut.image(Loss::AllLost), cut.image(Loss::AllKept), cut.survivors(sync)];
+            for image in images.iter().take(if sync % 8 == 3 { 3 } else { 0 }) {
+                recovered(image, |vol| {
+                    let held = read_all(vol, find(vol, "file").unwrap());
+                    assert!(held == course.contents, "{program:?}, sync {sync}");
+                });
+            }
+        }
+        assert!(vol.counters.deltas.load(Relaxed) > 0 && read_all(&vol, file) == course.contents);
+        vol.unmount().unwrap();
+        assert_clean(&*cut, "unmounted");
+    }
 }

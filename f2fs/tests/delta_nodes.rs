@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use device::{Counting, Gate, Loss, Memory, Op, PowerCut, Rng};
+use device::{BlockDevice, Counting, Gate, Loss, Memory, Op, PowerCut, Rng};
 use format::node::delta::MOST_NODES;
 use joulefs_f2fs::delta::Reads;
 use joulefs_f2fs::settle::settle;
@@ -13,6 +13,10 @@ use vfs::{Allocate, FileSystem, Ino, SetAttr};
 
 use crate::log_rig::with_deltas;
 use crate::log_rig::*;
+
+fn mount(dev: Arc<dyn BlockDevice>) -> Arc<Volume> {
+    Volume::mount(dev, clock(), at_any_price()).unwrap()
+}
 
 const BLOCK: usize = 4096;
 
@@ -80,7 +84,7 @@ fn an_fsync_of_small_changes_writes_one_block_and_flushes_once_whatever_the_file
 fn size_and_times_that_only_a_delta_node_has_survive_a_cut() {
     let cut = power_cut(&with_deltas(128));
     let now = clock();
-    let vol = Volume::mount(cut.clone(), now.clone(), MountOptions::default()).unwrap();
+    let vol = Volume::mount(cut.clone(), now.clone(), at_any_price()).unwrap();
     let (f, mut contents) = large_file(&vol, 2000);
     contents.extend(pattern(2, 100));
     write(&vol, f, 2000 * BLOCK as u64, &contents[2000 * BLOCK..]);
@@ -152,7 +156,7 @@ fn a_delta_for_which_no_node_has_room_leaves_the_older_one_until_its_page_is_wri
 fn a_file_that_is_only_read_loses_its_deltas_while_nobody_uses_the_volume() {
     let dev = Arc::new(Counting::new(with_deltas(128)));
     let now = clock();
-    let options = MountOptions { delta_return: true, ..MountOptions::default() };
+    let options = MountOptions { delta_return: true, ..at_any_price() };
     let vol = Volume::mount(dev.clone(), now.clone(), options).unwrap();
     let (f, contents) = large_file(&vol, 2000);
     let contents = std::cell::RefCell::new(contents);
@@ -322,7 +326,7 @@ fn what_was_synced_of_a_large_file_survives_a_cut_at_any_write() {
     // If all bases are read, more pages become deltas; if few are, more are overwritten in place.
     let options = |seed| {
         let delta_reads = if seed % 2 == 0 { Reads::All } else { Reads::Few };
-        MountOptions { delta_reads, ..MountOptions::default() }
+        MountOptions { delta_reads, ..at_any_price() }
     };
     let mut cuts = 0;
     for seed in 0..4 {

@@ -21,8 +21,8 @@ fn mounted(dev: Arc<dyn BlockDevice>, delta_study: Study) -> Arc<Volume> {
     Volume::mount(dev, clock(), MountOptions { delta_study, ..places }).unwrap()
 }
 
-const PAPER: Study = Study { alone: false, longest: 819, beside: Beside::MetaAndInode };
-const PACKED: Study = Study { alone: true, longest: 3000, beside: Beside::Inode };
+const PAPER: Study = Study { alone: false, longest: 819, beside: Beside::MetaAndInode, at_any_price: false };
+const PACKED: Study = Study { alone: true, longest: 3000, beside: Beside::Inode, at_any_price: false };
 
 /// A page of compressible text.
 fn text(seed: u64) -> Vec<u8> {

@@ -3,13 +3,17 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use device::{Counting, Loss, Memory, Rng};
+use device::{BlockDevice, Counting, Loss, Memory, Rng};
 use joulefs_f2fs::Volume;
 use joulefs_f2fs::settle::settle;
 use vfs::{Allocate, FileSystem, Ino, Seek, SetAttr};
 
 use crate::log_rig::with_deltas;
 use crate::log_rig::*;
+
+fn mount(dev: Arc<dyn BlockDevice>) -> Arc<Volume> {
+    Volume::mount(dev, clock(), at_any_price()).unwrap()
+}
 
 const PAGE: usize = 4096;
 

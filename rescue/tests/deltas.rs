@@ -186,7 +186,7 @@ fn a_block_that_a_delta_node_holds_whole_comes_back_though_the_node_with_its_add
         file(vol, vol.root(), "long", &contents);
     }));
     // Writes entries that hold whole blocks.
-    let delta_study = Study { alone: true, longest: 3000, beside: Beside::Nothing };
+    let delta_study = Study { alone: true, longest: 3000, ..Study::default() };
     let how = f2fs::MountOptions { delta_study, delta_places: Places::Nodes, ..f2fs::MountOptions::default() };
     let clock = Arc::new(device::VirtualClock::new(device::Time::new(1_700_000_000, 0)));
     let vol = f2fs::Volume::mount(dev.clone(), clock, how).unwrap();

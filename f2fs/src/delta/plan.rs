@@ -164,7 +164,7 @@ impl Deltas {
                 // More deltas than fit: the rest is not even compared.
                 break;
             }
-            if lacking.contains(&addr.0.into()) {
+            if addr.is_real() && lacking.contains(&addr.0.into()) {
                 let prices = &self.ctx.options.prices;
                 luck.spent += prices.read_block + if read_until == addr.0 { 0 } else { prices.request };
                 read_until = addr.0 + 1;

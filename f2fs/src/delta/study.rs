@@ -32,11 +32,13 @@ pub struct Study {
     pub longest: usize,
     /// What an fsync writes together with a node.
     pub beside: Beside,
+    /// Deltas are made even for files that they cost more than they save.
+    pub at_any_price: bool,
 }
 
 impl Default for Study {
     fn default() -> Self {
-        Study { alone: false, longest: LONGEST, beside: Beside::Nothing }
+        Study { alone: false, longest: LONGEST, beside: Beside::Nothing, at_any_price: false }
     }
 }
 
@@ -44,6 +46,11 @@ impl Study {
     /// Whether JouleFS's own extension, kept pages, is disabled.
     pub(crate) fn is_of_others(&self) -> bool {
         self.alone || self.beside != Beside::Nothing
+    }
+
+    /// Whether a file's account decides if it gets deltas.
+    pub(crate) fn is_priced(&self) -> bool {
+        !self.at_any_price && !self.is_of_others()
     }
 
     /// Whether packing pages of these sizes saves blocks: fewer nodes than pages.

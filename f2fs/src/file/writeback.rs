@@ -81,14 +81,17 @@ impl Files {
             let dirty: Vec<(u64, &Block)> = pages.iter().map(|(i, b)| (*i, &**b)).collect();
             // A checkpoint makes all operations wait, so it reads few bases.
             let most = if why == Writeback::Background { FEW } else { BATCH };
-            let pays = balance.allows() || self.ctx.options.delta_study.is_of_others();
+            let study = self.ctx.options.delta_study;
+            let pays = balance.allows() || !study.is_priced();
             let mut plan = match pays && dirty.len() < most {
                 true => self.deltas.plan_deltas(inode, (luck, frames), &dirty, why)?,
                 // Deltas of the file do not pay, or there are many dirty pages: skip the search for small changes.
                 false => Plan::default(),
             };
             let synced = matches!(why, Writeback::Fsync | Writeback::FsyncContents);
-            let together = match synced && dirty.len() <= self.ctx.options.in_place_blocks {
+            // Blocks of journals and logs are parts of kept pages, of which each fsync has others.
+            let few = dirty.len() <= self.ctx.options.in_place_blocks && !frames.has_records();
+            let together = match synced && few && !study.is_of_others() {
                 true => self.deltas.leave_together(inode, &dirty, &mut plan)?,
                 false => FxHashSet::default(),
             };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use device::{BlockDevice, Memory, PowerCut, Time, VirtualClock};
 use format::superblock::Features;
+use joulefs_f2fs::delta::Study;
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, RenameFlags, WriteFlags};
@@ -26,6 +27,12 @@ pub fn formatted(mib: u64, options: &Options) -> Memory {
 
 pub fn mount(dev: Arc<dyn BlockDevice>) -> Arc<Volume> {
     Volume::mount(dev, clock(), MountOptions::default()).unwrap()
+}
+
+/// Options with which files get deltas even where that costs more than it saves.
+pub fn at_any_price() -> MountOptions {
+    let delta_study = Study { at_any_price: true, ..Study::default() };
+    MountOptions { delta_study, ..MountOptions::default() }
 }
 
 pub fn mount_copy(image: &Memory) -> Arc<Volume> {

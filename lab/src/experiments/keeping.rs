@@ -70,7 +70,8 @@ impl Keeping {
             }
             Keeping::DeltasPaper => (plain | Features::DELTA, MountOptions { delta_study: of_medfs, ..log }),
             Keeping::Fpc => {
-                let delta_study = Study { alone: true, longest: LONGEST_WHOLE, beside: Beside::Inode };
+                let delta_study =
+                    Study { alone: true, longest: LONGEST_WHOLE, beside: Beside::Inode, ..Study::default() };
                 (plain | Features::DELTA, MountOptions { delta_places: Places::Nodes, delta_study, ..log })
             }
             Keeping::Deltas => (plain | Features::DELTA, log),
