@@ -30,6 +30,8 @@ pub struct Counters {
     pub waits: crate::gc::waits::Stretches,
     /// Dirty pages that became deltas.
     pub deltas: AtomicU64,
+    /// Accounts of files that fell too low for further deltas.
+    pub delta_barred: AtomicU64,
     /// Database pages kept in delta nodes, for blocks of journals and logs.
     pub kept: AtomicU64,
     /// New pages of small files packed into delta nodes.

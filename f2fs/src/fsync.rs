@@ -194,7 +194,9 @@ impl Volume {
         if let (Some(asked), Ok(_)) = (asked, &out) {
             content.made.flushes += 1;
             let made = content.made;
-            content.balance.enter(&self.ctx.options.prices, &asked, &made);
+            if content.balance.enter(&self.ctx.options.prices, &asked, &made) {
+                self.ctx.counters.delta_barred.fetch_add(1, Ordering::Relaxed);
+            }
         }
         out.map(drop)
     }

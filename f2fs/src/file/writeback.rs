@@ -89,9 +89,7 @@ impl Files {
                 false => Plan::default(),
             };
             let synced = matches!(why, Writeback::Fsync | Writeback::FsyncContents);
-            // Blocks of journals and logs are parts of kept pages, of which each fsync has others.
-            let few = dirty.len() <= self.ctx.options.in_place_blocks && !frames.has_records();
-            let together = match synced && few && !study.is_of_others() {
+            let together = match synced && study.is_priced() && dirty.len() <= self.ctx.options.in_place_blocks {
                 true => self.deltas.leave_together(inode, &dirty, &mut plan)?,
                 false => FxHashSet::default(),
             };

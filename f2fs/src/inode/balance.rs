@@ -93,11 +93,11 @@ impl Balance {
         self.barred == 0
     }
 
-    /// Enters an fsync.
-    pub fn enter(&mut self, prices: &Prices, asked: &Asked, made: &Made) {
+    /// Enters an fsync. True if the file may have no more deltas from now on.
+    pub fn enter(&mut self, prices: &Prices, asked: &Asked, made: &Made) -> bool {
         if self.barred > 0 {
             self.barred -= 1;
-            return;
+            return false;
         }
         // What it costs to write a page whole again that has a delta.
         let leave = (prices.flush + requests(prices, 1, 1)).cast_signed();
@@ -111,6 +111,7 @@ impl Balance {
             self.times += 1;
             self.saved = -leave;
         }
+        self.barred > 0
     }
 }
 

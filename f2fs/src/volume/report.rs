@@ -129,6 +129,8 @@ impl Volume {
             ("gc_wait_p50_us", wait(50.0)),
             ("gc_wait_p99_us", wait(99.0)),
             ("gc_wait_most_us", c.waits.longest().as_micros().to_string()),
+            ("deltas", n(&c.deltas)),
+            ("delta_files_barred", n(&c.delta_barred)),
             ("checkpoints", n(&c.checkpoints)),
             ("in_place_blocks", n(&c.in_place)),
             ("free_segments", state.free_segments.to_string()),
