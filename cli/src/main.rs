@@ -9,6 +9,7 @@ mod background;
 mod beside;
 mod bounded;
 mod cache;
+mod class;
 mod commands;
 #[cfg(test)]
 mod examples;

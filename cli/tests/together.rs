@@ -12,6 +12,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_joulefs");
 mod age;
 mod aged_once;
 mod casefolded;
+mod classes;
 mod clean;
 mod commands;
 mod compared;

@@ -15,10 +15,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::host::power;
+use clap::ValueEnum;
 use device::energy::profile::Profile;
-use f2fs::delta::Costs;
-use f2fs::gc::prices;
 use f2fs::{CheckpointChoice, RollForward};
+use format::superblock::Features;
 use fuse::MountError;
 use fuse::socket::{ControlSocket, Doom, LastWord, Status};
 use serde_json::json;
@@ -27,6 +27,7 @@ use victim::Policy;
 use volume::options::{COMMIT, number, on};
 use volume::{Kind, MountOptions, OptionError};
 
+use crate::class::{self, Class};
 use crate::flame::{FlameArgs, Graph, names};
 use crate::image::Image;
 use crate::live::Live;
@@ -221,6 +222,18 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
                 // The daemon has another working directory.
                 stats = Some(std::path::absolute(file).map_err(|e| format!("-o stats={file}: {e}"))?);
             }
+            "profile" => {
+                let class = value.and_then(|value| Class::from_str(value, false).ok()).ok_or_else(|| {
+                    let tip = options::meant_by(name, value);
+                    Failure::usage(format!("-o {option}: phone, laptop, card or disk{tip}"))
+                })?;
+                if args.profile.is_some() {
+                    return Err(Failure::usage(format!("-o {option}: leave it out, --profile gives the prices")));
+                }
+                let mut priced = Ok(());
+                core.for_f2fs(option, |f2fs| priced = class.price(f2fs));
+                priced?;
+            }
             "log" => {
                 let file = value.ok_or_else(|| Failure::usage("-o log: write log=FILE"))?;
                 log = Some(std::path::absolute(file).map_err(|e| format!("-o log={file}: {e}"))?);
@@ -316,9 +329,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     idle::refuse(&parsed.core, profile.as_ref())?;
     let core = parsed.core.clone();
     if let Some(profile) = &profile {
-        parsed.core.f2fs.prices = prices::of(profile);
-        parsed.core.f2fs.delta_costs = Costs::of(profile);
-        parsed.core.f2fs.compress_costs = f2fs::compress::costs::Costs::of(profile);
+        class::set_prices(&mut parsed.core.f2fs, profile);
     }
     let mut ends = Vec::new();
     let mut metered = None;
@@ -350,7 +361,8 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let socket = ControlSocket::bind(Some(&path), Some(saving::saver(image.clone())), doom).map(Arc::new);
     // A kernel may lack Unix sockets: then the final state cannot be queried.
     let socket = socket.inspect_err(|e| log::warn!("{}: no control socket: {e}", path.display())).ok();
-    let idle = idle::notes(&core, &args.options, image.mounted().kind(), image.vol.read_only());
+    let deltas = image.mounted().f2fs().is_some_and(|volume| volume.superblock().features.contains(Features::DELTA));
+    let idle = idle::notes(&core, &args.options, (image.mounted().kind(), deltas), image.vol.read_only());
     let unheld = image.host_room().and_then(|room| host::attend(room, &path));
     for text in image.vol.warning().into_iter().chain(idle).chain(unheld) {
         let text = format!("{}: {text}", path.display());

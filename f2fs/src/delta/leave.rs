@@ -4,9 +4,10 @@
 //! later fsync would need a request for every piece. And when a file may have no more deltas, its other pages with deltas
 //! leave with the first that must, since each would cost a node and a flush more on its own.
 
-use rustc_hash::FxHashSet;
+use std::collections::BTreeSet;
 
 use format::Block;
+use rustc_hash::FxHashSet;
 
 use super::plan::Plan;
 use crate::delta::Deltas;
@@ -62,7 +63,7 @@ impl Deltas {
             let addr = addr_in(&self.ctx, &place.node, &place.node.read(), place.slot);
             addr.is_real() && bases.lacking(std::iter::once(addr.0.into())).is_empty()
         };
-        let all = known.blocks().chain(self.blocks_in_zone(&inode.node));
-        Ok(all.filter(|index| !changed(*index)).filter(is_near).take(MOST).collect())
+        let all: BTreeSet<u64> = known.blocks().chain(self.blocks_in_zone(&inode.node)).collect();
+        Ok(all.into_iter().filter(|index| !changed(*index)).filter(is_near).take(MOST).collect())
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use format::inode::RawInode;
 use format::summary::Summary;
 use format::{Block, BlockAddr, Ino};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -89,11 +90,15 @@ impl Files {
                 false => Plan::default(),
             };
             let synced = matches!(why, Writeback::Fsync | Writeback::FsyncContents);
-            let together = match synced && study.is_priced() && dirty.len() <= self.ctx.options.in_place_blocks {
+            // Where nothing is overwritten in place, it costs nothing to leave alone.
+            let options = &self.ctx.options;
+            let stays = |r: &RawInode| in_place(r, dirty.len(), why, options.in_place_blocks, options.mode);
+            let stays = synced && study.is_priced() && inode.node.inode(stays);
+            let together = match stays {
                 true => self.deltas.leave_together(inode, &dirty, &mut plan)?,
                 false => FxHashSet::default(),
             };
-            if synced && !pays {
+            if stays && !pays {
                 plan.fold = self.deltas.that_may_leave(inode, &dirty)?;
             }
             if let Some(bases) = &self.deltas.bases {

@@ -48,7 +48,8 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         }
         let mut bench = Bench::new(profile, blocks_of_mib(p.volume_mib))?;
         let delta_places = if p.nodes { Places::Both } else { Places::Inode };
-        let options = MountOptions { delta_places, ..MountOptions::default() };
+        let mut options = MountOptions { delta_places, ..MountOptions::default() };
+        options.delta_study.at_any_price = true;
         bench.format_with(job.seed, mkfs::Options::modern().features | Features::DELTA, options)?;
         let ino = bench.file("file")?;
         bench.write_whole(ino, blocks * BLOCK as u64, job.seed)?;

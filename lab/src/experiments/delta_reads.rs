@@ -66,7 +66,9 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         let progress = progress.part(n, p.changed_percent.len());
         let mut bench = Bench::new(profile, blocks_of_mib(p.volume_mib))?;
         bench.keep_in_memory(blocks_of_mib(p.memory_mib) as usize);
-        let (features, options) = p.keeping.of();
+        let (features, mut options) = p.keeping.of();
+        // The question is what reading deltas costs, not whether the file should have any.
+        options.delta_study.at_any_price = true;
         bench.format_with(job.seed, features, MountOptions { delta_return: p.delta_return, ..options })?;
         let ino = bench.file("file")?;
         bench.write_whole(ino, pages * BLOCK as u64, job.seed)?;

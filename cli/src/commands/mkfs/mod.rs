@@ -23,6 +23,7 @@ use scherlfs_format::superblock::LABEL_MAX;
 use serde_json::{Value, json};
 use volume::Kind;
 
+use crate::class::Class;
 use crate::file_system::Type;
 use crate::half_made::HalfMade;
 use crate::{Failure, image, meant, output, size};
@@ -34,6 +35,7 @@ use crate::{Failure, image, meant, output, size};
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs mkfs disk.img --size 8G\n  \
     joulefs mkfs disk.img --size 512M --label photos --features modern,quota\n  joulefs mkfs /dev/sdx\n  \
+    joulefs mkfs card.img --for card --size 4G\n  \
     joulefs mkfs archive.img --type scherlfs --size 8G\n  \
     joulefs mkfs system.img --from tree --timestamp 1700000000 --read-only")]
 pub struct Args {
@@ -46,6 +48,10 @@ pub struct Args {
     /// The file system.
     #[arg(long = "type", short = 't', value_name = "TYPE", value_enum, default_value_t)]
     kind: Type,
+    /// Make the volume for this class of devices: --type and --features in one word. With deltas, only JouleFS can
+    /// mount it until `joulefs settle`.
+    #[arg(long = "for", value_name = "DEVICE", value_enum, conflicts_with_all = ["kind", "features"])]
+    class: Option<Class>,
     /// Volume label.
     #[arg(long, short, default_value = "")]
     label: String,
@@ -186,7 +192,8 @@ fn wrong(args: &Args, e: &MkfsError) -> Failure {
 }
 
 fn features(args: &Args) -> Vec<String> {
-    args.features.clone().unwrap_or_else(|| vec!["modern".to_owned()])
+    let of_class = || args.class.unwrap_or(Class::Laptop).features().iter().map(|name| (*name).to_owned()).collect();
+    args.features.clone().unwrap_or_else(of_class)
 }
 
 /// The checked options of a command line.
@@ -196,7 +203,7 @@ pub fn options(args: &Args) -> Result<Wanted, Failure> {
         .as_deref()
         .map(|u| parse_uuid(u).ok_or_else(|| Failure::usage(format!("--uuid {u}: not 32 hexadecimal digits"))))
         .transpose()?;
-    match args.kind {
+    match args.class.map_or(args.kind, Class::file_system) {
         Type::F2fs => of_f2fs(args, uuid).map(Wanted::F2fs),
         Type::Scherlfs => of_scherlfs(args, uuid).map(Wanted::ScherlFs),
     }
@@ -210,7 +217,7 @@ fn of_scherlfs(args: &Args, uuid: Option<[u8; 16]>) -> Result<make::Options, Fai
         ("--zoned", args.zoned.is_some()),
     ];
     if let Some((name, _)) = given.iter().find(|(_, given)| *given) {
-        return Err(Failure::usage(format!("{name} is for F2FS; leave it out with --type scherlfs")));
+        return Err(Failure::usage(format!("{name} is for F2FS; leave it out with --type scherlfs and --for disk")));
     }
     if args.label.len() > LABEL_MAX {
         return Err(Failure::Usage(format!("--label: {} bytes; must be at most {LABEL_MAX}", args.label.len())));

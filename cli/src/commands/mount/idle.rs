@@ -30,7 +30,7 @@ pub fn refuse(core: &MountOptions, profile: Option<&Profile>) -> Result<(), Fail
 }
 
 /// Options that affect only writing.
-const OF_WRITING: [&str; 31] = [
+const OF_WRITING: [&str; 32] = [
     "background_gc",
     "checkpoint_bytes",
     "checkpoint_seconds",
@@ -54,6 +54,7 @@ const OF_WRITING: [&str; 31] = [
     "placement",
     "power",
     "prealloc",
+    "profile",
     "relatime",
     "retry",
     "sleep",
@@ -65,11 +66,17 @@ const OF_WRITING: [&str; 31] = [
 ];
 
 /// Warnings about options that have no effect here, or not yet.
-pub fn notes(core: &MountOptions, given: &[String], kind: Kind, read_only: bool) -> Option<String> {
+pub fn notes(core: &MountOptions, given: &[String], (kind, deltas): (Kind, bool), read_only: bool) -> Option<String> {
     if read_only {
         let name = |option: &&String| option.split('=').next().is_some_and(|name| OF_WRITING.contains(&name));
         let idle: Vec<&str> = given.iter().filter(name).map(String::as_str).collect();
         return (!idle.is_empty()).then(|| format!("{} has no effect on a read-only mount", idle.join(",")));
+    }
+    let class = given.iter().find(|option| ["profile=phone", "profile=card"].contains(&option.as_str()));
+    if let Some(class) = class.filter(|_| kind == Kind::F2fs && !deltas) {
+        return Some(format!(
+            "{class}: deltas would pay here, but the volume cannot hold any; joulefs unsettle changes that"
+        ));
     }
     let power = given.iter().find(|option| option.starts_with("power="))?;
     let gc = core.f2fs.gc;

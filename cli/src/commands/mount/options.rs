@@ -114,6 +114,12 @@ const F2FS: &[Choice] = &[
         "policy that chooses the sections to clean; default \
         joule, which spends little more than it saves; with mode=lfs and on zoned devices cost-benefit, Linux's",
     ),
+    (
+        "profile",
+        "phone|laptop|card|disk",
+        "the class of device whose prices decide what to clean and which pages become deltas; default phone, or the \
+        device of --profile",
+    ),
     ("background_gc", "on|off", "clean when idle; default on"),
 ];
 
@@ -264,7 +270,7 @@ mod tests {
                 for word in words.filter(|w| !w.contains(['[', '.', '*'])) {
                     let known = MountOptions::default().set(name, Some(word));
                     let ours = matches!(known, Err(OptionError::Unknown(_)))
-                        && ["on", "off", "newest", "older"].contains(&word);
+                        && ["on", "off", "newest", "older", "phone", "laptop", "card", "disk"].contains(&word);
                     assert!(known.is_ok() || ours || word == "auto", "{name}={word}: {known:?}");
                 }
             }

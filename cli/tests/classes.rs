@@ -1,0 +1,61 @@
+//! `mkfs --for` and `-o profile=`: what pays on a class of devices, in one word.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::program::{done, run, text};
+use crate::room::Room;
+
+fn refused(args: &[&str], words: &[&str]) {
+    let out = run(args);
+    let said = text(&out);
+    assert_eq!(out.status.code(), Some(2), "joulefs {args:?}: {said}");
+    assert!(words.iter().all(|w| said.contains(w)), "joulefs {args:?}: no {words:?} in: {said}");
+}
+
+#[test]
+fn a_class_of_devices_chooses_file_system_and_features() {
+    let room = Room::new();
+    for (class, kind, deltas) in
+        [("phone", "F2FS", true), ("card", "F2FS", true), ("laptop", "F2FS", false), ("disk", "ScherlFS", false)]
+    {
+        let image = room.text(class);
+        done(&["mkfs", &image, "--for", class, "--size", "64M"]);
+        let info: Value = serde_json::from_slice(&run(&["--json", "info", &image]).stdout).unwrap();
+        assert_eq!((&info["file_system"], info["deltas"].is_object()), (&kind.into(), deltas), "{class}: {info}");
+    }
+    let image = room.text("new");
+    refused(&["mkfs", &image, "--for", "phone", "--features", "modern", "--size", "64M"], &["--for", "--features"]);
+    refused(&["mkfs", &image, "--for", "tablet", "--size", "64M"], &["phone", "laptop", "card", "disk"]);
+    refused(&["mkfs", &image, "--for", "disk", "--zoned", "2M", "--size", "64M"], &["--zoned is for F2FS", "--for disk"]);
+    assert!(!fs::exists(&image).unwrap());
+}
+
+#[test]
+fn a_mount_counts_at_the_prices_of_its_class_and_says_what_it_cannot_use() {
+    let room = Room::new();
+    let (image, dir) = (room.text("v.img"), room.text("mnt"));
+    fs::create_dir(&dir).unwrap();
+    let spent = |class: &str| {
+        done(&["mkfs", &image, "--for", "phone", "--size", "64M", "--force"]);
+        done(&["mount", &image, &dir, "-o", &format!("profile={class},writeback=off")]);
+        for n in 0..20 {
+            let file = fs::File::create(format!("{dir}/{n}")).unwrap();
+            file.sync_all().unwrap();
+        }
+        let stat = text(&run(&["ctl", &dir, "stat"]));
+        done(&["unmount", &dir]);
+        let line = stat.lines().find(|line| line.starts_with("gc_in_use_pj")).unwrap_or_else(|| panic!("{stat}"));
+        line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap()
+    };
+    let (phone, card) = (spent("phone"), spent("card"));
+    assert!(card > 2.0 * phone, "{card} and {phone} pJ");
+    refused(&["mount", &image, &dir, "-o", "profile=phne"], &["phone, laptop, card or disk", "did you mean phone?"]);
+    let both = ["mount", &image, &dir, "-f", "--profile", "micron-2550", "-o", "profile=phone"];
+    refused(&both, &["profile=phone", "--profile gives the prices"]);
+    done(&["mkfs", &image, "--size", "64M", "--force"]);
+    let out = run(&["mount", &image, &dir, "-o", "profile=card"]);
+    assert!(out.status.success() && text(&out).contains("deltas would pay here"), "{}", text(&out));
+    done(&["unmount", &dir]);
+}
