@@ -28,7 +28,10 @@ fn a_class_of_devices_chooses_file_system_and_features() {
     let image = room.text("new");
     refused(&["mkfs", &image, "--for", "phone", "--features", "modern", "--size", "64M"], &["--for", "--features"]);
     refused(&["mkfs", &image, "--for", "tablet", "--size", "64M"], &["phone", "laptop", "card", "disk"]);
-    refused(&["mkfs", &image, "--for", "disk", "--zoned", "2M", "--size", "64M"], &["--zoned is for F2FS", "--for disk"]);
+    refused(
+        &["mkfs", &image, "--for", "disk", "--zoned", "2M", "--size", "64M"],
+        &["--zoned is for F2FS", "--for disk"],
+    );
     assert!(!fs::exists(&image).unwrap());
 }
 

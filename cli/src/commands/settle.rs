@@ -91,11 +91,11 @@ pub fn unsettle(args: &UnsettleArgs, as_json: bool) -> Result<(), Failure> {
         output::print(&json!({ "image": path.to_string(), "changed": sealed.is_some(), "inodes_upgraded": inodes }));
         return Ok(());
     }
-    let upgraded = match sealed {
-        None => return Ok(output::line(&format!("{path}: may hold deltas already"))),
-        Some(0) => String::new(),
-        Some(inodes) => format!("{inodes} inodes got a checksum; "),
-    };
-    output::line(&format!("{path}: {upgraded}may hold deltas now; only JouleFS can mount it until it is settled"));
+    let now = "may hold deltas now; only JouleFS can mount it until it is settled";
+    output::line(&match sealed {
+        None => format!("{path}: may hold deltas already"),
+        Some(0) => format!("{path}: {now}"),
+        Some(inodes) => format!("{path}: {inodes} inodes got a checksum; {now}"),
+    });
     Ok(())
 }
