@@ -284,7 +284,8 @@ impl Volume {
         self.nodes.write_nodes(change, &deltas, Mark::Plain, Cause::DeltaNode)?;
         if !in_order {
             self.flush_for(ino)?;
-            content.made.flushes += 1;
+            // Other reasons for this flush are not the fault of deltas.
+            content.made.flushes += u64::from(content.made.moved);
         }
         let Some(carrier) = carrier else {
             let mark = Mark::Fsync { dentry };

@@ -358,6 +358,8 @@ impl Volume {
             return Err(MountError::CutShort { volume: sb.block_count, image: dev.blocks() });
         }
         options.delta &= !sb.alone;
+        // The other copy may announce checksums already ([`crate::settle::upgrade`]).
+        options.seal_inodes |= sb.mixed;
         let strange = sb.features - READABLE;
         if !strange.is_empty() || sb.devices > 0 {
             let mut features = unreadable(strange);

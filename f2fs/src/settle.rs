@@ -45,6 +45,14 @@ pub enum SettleError {
         /// The reason.
         error: Error,
     },
+    /// An inode cannot be upgraded.
+    #[error("inode {ino}: {error}; the volume holds no deltas, as before; joulefs fsck --repair first")]
+    Unreadable {
+        /// The inode.
+        ino: Ino,
+        /// The reason.
+        error: Error,
+    },
     /// Anything else.
     #[error(transparent)]
     Other(#[from] Error),
@@ -122,14 +130,22 @@ pub fn upgrade(
     let with = with_deltas(&sb, Features::INODE_CHECKSUM)?;
     let mut sealed = 0;
     if !sb.features.contains(Features::INODE_CHECKSUM) {
-        let vol = Volume::mount(dev.clone(), clock, MountOptions { seal_inodes: true, ..MountOptions::default() })?;
         let most = sb.max_nid();
-        for first in (sb.root.0..most).step_by(AT_ONCE as usize) {
-            progress(first, most);
-            sealed += vol.seal_inodes(first..(first + AT_ONCE).min(most))?;
+        // The second time, to be sure, since what lacks a checksum will not be readable: from the device.
+        for again in [false, true] {
+            let options = MountOptions { seal_inodes: true, ..MountOptions::default() };
+            let vol = Volume::mount(dev.clone(), clock.clone(), options)?;
+            for first in (sb.root.0..most).step_by(AT_ONCE as usize) {
+                progress(first, most);
+                let lacking = vol.seal_inodes(first..(first + AT_ONCE).min(most))?;
+                if again && lacking > 0 {
+                    return Err(SettleError::Unfit(format!("{lacking} inodes still lack a checksum; try again")));
+                }
+                sealed += lacking;
+            }
+            vol.unmount_clean()?;
+            dev.flush(Cause::Checkpoint.tag())?;
         }
-        vol.unmount_clean()?;
-        dev.flush(Cause::Checkpoint.tag())?;
     }
     crate::superblocks::store(&*dev, &with)?;
     Ok(Some(sealed))
@@ -208,7 +224,7 @@ impl Volume {
         let features = self.ctx.sealing();
         let mut lacking = Vec::new();
         for nid in nids.map(Nid) {
-            let failed = |error| SettleError::Inode { ino: nid.as_ino(), error };
+            let failed = |error| SettleError::Unreadable { ino: nid.as_ino(), error };
             let Some(node) = self.nodes.inode_node(nid).map_err(failed)? else { continue };
             let bytes = node.read();
             if !inode::make_room_for_checksum(features, &mut RawInode::of(&bytes).clone()) {
@@ -223,14 +239,16 @@ impl Volume {
                 lacking.push(node);
             }
         }
-        let write = || {
-            let change = self.begin()?;
-            for node in &lacking {
-                self.nodes.edit_inode(node, |r| inode::make_room_for_checksum(features, r));
-            }
-            self.nodes.write_nodes(&change, &lacking, Mark::Plain, Cause::Node)
-        };
-        match write() {
+        if lacking.is_empty() {
+            return Ok(0);
+        }
+        let change = self.begin()?;
+        for node in &lacking {
+            self.nodes.edit_inode(node, |r| inode::make_room_for_checksum(features, r));
+        }
+        let out = self.nodes.write_nodes(&change, &lacking, Mark::Plain, Cause::Node);
+        drop(change);
+        match out {
             // The checkpoint frees the blocks of the inodes written before, and writes the rest.
             Err(Error::Fs(vfs::Error::NoSpace)) => self.cleaning.checkpoint(Reason::Running)?,
             out => out?,

@@ -338,7 +338,7 @@ impl FileSystem for Volume {
     }
 
     fn feature_bits(&self) -> Result<u32> {
-        Ok((self.ctx.sb.features | Features::ATOMIC_WRITE).bits())
+        Ok(((self.ctx.sb.features | Features::ATOMIC_WRITE) - Features::DELTA).bits())
     }
 
     fn compression(&self, ino: Ino) -> Result<Option<Compression>> {

@@ -1,4 +1,4 @@
-//! Which pages of a file are written whole together when deltas end?
+//! Which pages of a file are written whole together when one leaves its delta?
 //!
 //! A page that leaves its delta gets a new place. Its neighbours that change with it go there too: if they stayed, each
 //! later fsync would need a request for every piece. And when a file may have no more deltas, its other pages with deltas
@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use format::Block;
+use format::node::delta::KEPT;
 use rustc_hash::FxHashSet;
 
 use super::plan::Plan;
@@ -48,15 +49,22 @@ impl Deltas {
             }
         }
         plan.noted.retain(|(index, _)| !out.contains(index));
+        if plan.noted.iter().all(|(index, _)| *index & u64::from(KEPT) != 0) {
+            // Kept pages without a block that consists of them.
+            plan.noted.clear();
+        }
         plan.packed.retain(|(index, _)| !out.contains(index));
         plan.deltas.retain(|index, _| !out.contains(index));
         Ok(out)
     }
 
-    /// Unchanged pages with deltas whose bases are in memory.
+    /// Unchanged pages with deltas whose bases are in memory, if a changed page must leave its delta.
     pub(crate) fn that_may_leave(&self, inode: &Inode, dirty: &[(u64, &Block)]) -> Result<Vec<u64>> {
         let Some(bases) = &self.bases else { return Ok(Vec::new()) };
         let known = self.deltas(&inode.node)?;
+        if !dirty.iter().any(|(index, _)| self.has_delta(inode, &known, *index)) {
+            return Ok(Vec::new());
+        }
         let changed = |index: u64| dirty.binary_search_by_key(&index, |(index, _)| *index).is_ok();
         let is_near = |index: &u64| {
             let Ok(Lookup::At(place)) = self.nodes.find(&inode.node, *index) else { return false };

@@ -82,23 +82,22 @@ impl Files {
             let dirty: Vec<(u64, &Block)> = pages.iter().map(|(i, b)| (*i, &**b)).collect();
             // A checkpoint makes all operations wait, so it reads few bases.
             let most = if why == Writeback::Background { FEW } else { BATCH };
-            let study = self.ctx.options.delta_study;
-            let pays = balance.allows() || !study.is_priced();
+            let options = &self.ctx.options;
+            let synced = matches!(why, Writeback::Fsync | Writeback::FsyncContents);
+            let stays = |r: &RawInode| in_place(r, dirty.len(), why, options.in_place_blocks, options.mode);
+            // Where nothing is overwritten in place, a page leaves its delta at no cost.
+            let is_priced = synced && options.delta_study.is_priced() && inode.node.inode(stays);
+            let pays = !is_priced || balance.allows();
             let mut plan = match pays && dirty.len() < most {
                 true => self.deltas.plan_deltas(inode, (luck, frames), &dirty, why)?,
                 // Deltas of the file do not pay, or there are many dirty pages: skip the search for small changes.
                 false => Plan::default(),
             };
-            let synced = matches!(why, Writeback::Fsync | Writeback::FsyncContents);
-            // Where nothing is overwritten in place, it costs nothing to leave alone.
-            let options = &self.ctx.options;
-            let stays = |r: &RawInode| in_place(r, dirty.len(), why, options.in_place_blocks, options.mode);
-            let stays = synced && study.is_priced() && inode.node.inode(stays);
-            let together = match stays {
+            let together = match is_priced {
                 true => self.deltas.leave_together(inode, &dirty, &mut plan)?,
                 false => FxHashSet::default(),
             };
-            if stays && !pays {
+            if !pays {
                 plan.fold = self.deltas.that_may_leave(inode, &dirty)?;
             }
             if let Some(bases) = &self.deltas.bases {
@@ -168,8 +167,8 @@ impl Files {
         self.write_blocks(node, blocks, (&FxHashMap::default(), &FxHashSet::default()), why, cause).1.map(drop)
     }
 
-    /// Writes blocks, or puts their deltas into the inode; those of `together` are not overwritten in place. Returns how many, from the first, are placed; and whether
-    /// one got a new address, or why not all were placed.
+    /// Writes blocks, or puts their deltas into the inode. Blocks of `together` are not overwritten in place. Returns how
+    /// many, from the first, are placed; and whether one got a new address, or why not all were placed.
     fn write_blocks(
         &self,
         node: &Arc<Node>,

@@ -40,8 +40,9 @@ pub(crate) struct Made {
     pub before: u64,
 }
 
+/// Requests to different places, and the blocks in them.
 fn requests(prices: &Prices, requests: u64, blocks: u64) -> u64 {
-    requests * prices.request + blocks * prices.write_block_sequential
+    requests * prices.far() + blocks * prices.write_block_sequential
 }
 
 impl Asked {
@@ -60,7 +61,7 @@ impl Made {
     fn price(&self, prices: &Prices, asked: &Asked) -> u64 {
         let runs = if self.moved { 1 } else { asked.runs };
         // Without deltas, pages with new addresses have these nodes written too.
-        let nodes = self.nodes + if asked.stays { self.below } else { 0 };
+        let nodes = self.nodes + if asked.stays && self.moved { self.below } else { 0 };
         requests(prices, runs.min(self.pages), self.pages)
             + requests(prices, nodes.min(1), nodes)
             + self.flushes * prices.flush
@@ -102,6 +103,10 @@ impl Balance {
         // What it costs to write a page whole again that has a delta.
         let leave = (prices.flush + requests(prices, 1, 1)).cast_signed();
         let difference = asked.price(prices).cast_signed() - made.price(prices, asked).cast_signed();
+        if !asked.stays && difference < 0 {
+            // No delta is to blame: pages that go to new places anyway leave their deltas at no cost.
+            return false;
+        }
         self.saved = (self.saved + difference).min(MOST * leave);
         if self.saved == MOST * leave {
             self.times = 0;
