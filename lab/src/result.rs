@@ -8,6 +8,7 @@ use sim::result::{Histogram, Phase, Stage};
 use toml::Table;
 
 use crate::claim::Comparison;
+use crate::judged::Stored;
 
 /// One run of an experiment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -28,6 +29,9 @@ pub struct Outcome {
     /// The paper's numbers and ours.
     #[serde(default)]
     pub compared: Vec<Comparison>,
+    /// The variants next to their controls, if this was read from a file of results; whoever stores a result adds them.
+    #[serde(default, skip_serializing)]
+    pub comparison: Vec<Stored>,
 }
 
 /// A skipped variant.
