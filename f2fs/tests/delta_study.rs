@@ -93,29 +93,34 @@ fn medfs_own_layout_writes_compact_page_meta_page_and_inode() {
 fn as_user(dev: Arc<dyn BlockDevice>, study: Study, files: &mut BTreeMap<String, File>) -> Option<Arc<Volume>> {
     let vol = Volume::mount(dev, clock(), MountOptions { delta_study: study, ..MountOptions::default() }).ok()?;
     for (name, f) in files {
-        *f = File { ino: find(&vol, name)?, durable: Some(f.now.clone()), touched: false, now: std::mem::take(&mut f.now) };
+        *f = File {
+            ino: find(&vol, name)?,
+            durable: Some(f.now.clone()),
+            touched: false,
+            now: std::mem::take(&mut f.now),
+        };
     }
     Some(vol)
 }
 
 #[test]
 fn what_was_synced_survives_a_cut_at_any_write_when_mounts_use_both_layouts_in_turn() {
-    let mut cuts = 0;
+    let (mut cuts, mut deltas) = (0, [0, 0]);
     for seed in 0..4 {
         let turns = if seed % 2 == 0 { [Study::default(), Study::MEDFS] } else { [Study::MEDFS, Study::default()] };
         let base = with_deltas(56);
         let mut before = BTreeMap::new();
         let dev = Arc::new(base);
         let vol = as_user(dev.clone(), turns[0], &mut before).unwrap();
-        work(&vol, &mut before, 40 + seed, 150).unwrap();
-        assert!(vol.counters.deltas.load(Relaxed) > 10);
+        work(&vol, &mut before, 40 + seed, 300).unwrap();
+        deltas[0] += vol.counters.deltas.load(Relaxed);
         vol.unmount().unwrap();
         drop(vol);
         let writes = {
             let (cut, mut files) = (power_cut(&dev), before.clone());
             let vol = as_user(cut.clone(), turns[1], &mut files).unwrap();
             work(&vol, &mut files, seed, 150).unwrap();
-            assert!(vol.counters.deltas.load(Relaxed) > 10);
+            deltas[1] += vol.counters.deltas.load(Relaxed);
             for (name, f) in &files {
                 assert!(read_all(&vol, f.ino) == f.now, "seed {seed}: {name}");
             }
@@ -136,7 +141,7 @@ fn what_was_synced_survives_a_cut_at_any_write_when_mounts_use_both_layouts_in_t
             }
         }
     }
-    assert!(cuts > 250, "{cuts}");
+    assert!(cuts > 250 && deltas.iter().all(|made| *made > 40), "{cuts} cuts, {deltas:?} deltas");
 }
 
 #[test]
@@ -160,7 +165,8 @@ fn what_was_synced_of_a_large_file_in_medfs_layout_survives_a_cut_at_any_write()
             if work.durable.is_none() {
                 continue;
             }
-            for (n, image) in [cut.image(Loss::AllLost), cut.image(Loss::AllKept), cut.survivors(at)].iter().enumerate() {
+            for (n, image) in [cut.image(Loss::AllLost), cut.image(Loss::AllKept), cut.survivors(at)].iter().enumerate()
+            {
                 let when = format!("seed {seed}, write {at}, loss {n}");
                 recovered(image, |vol| assert!(work.allows(&read_all(vol, find(vol, "f").expect(&when))), "{when}"));
                 cuts += 1;

@@ -197,7 +197,8 @@ mod tests {
     #[test]
     fn a_variant_is_compared_with_the_first_that_differs_only_in_what_the_plan_compares() {
         let variants = [("log", "log", 1), ("more", "log", 2), ("deltas", "deltas", 1), ("more-deltas", "deltas", 2)];
-        let each = |(name, keeping, apps)| format!("[[variant]]\nname = {name:?}\nkeeping = {keeping:?}\napps = {apps}\n");
+        let each =
+            |(name, keeping, apps)| format!("[[variant]]\nname = {name:?}\nkeeping = {keeping:?}\napps = {apps}\n");
         let variants = variants.map(each).concat();
         let plan = |head: &str| format!("kind = \"app-updates\"\nseeds = [1, 2]\n{head}\n{variants}");
         let text = format!("title = \"t\"\nprofile = \"p\"\n{}", plan("compares = [\"keeping\"]"));
