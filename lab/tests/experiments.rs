@@ -425,6 +425,11 @@ fn nexus_apps_runs_and_repeats() {
 }
 
 #[test]
+fn nexus_sqlite_ext4_runs_and_repeats() {
+    runs_and_repeats("nexus-sqlite-ext4");
+}
+
+#[test]
 fn nexus_sqlite_runs_and_repeats() {
     let outcome = runs_and_repeats("nexus-sqlite");
     let (_, insert) = outcome.phases().find(|(_, p)| p.name == "insert").unwrap();
