@@ -6,44 +6,12 @@
 //! do the same work.
 
 use device::energy::{Draws, Energy};
-use serde::Deserialize;
 use sim::replay::judged::{Difference, Judged, Verdict};
 use sim::result::Phase;
 
 use crate::control;
 use crate::plan::{Experiment, Job, Kind};
 use crate::result::{Outcome, VariantResult};
-
-/// A variant's comparison, as it is stored with the results.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-pub struct Stored {
-    /// The variant.
-    pub name: String,
-    /// Its control; none for a control.
-    pub against: Option<String>,
-    /// The seeds of its runs.
-    pub seeds: Vec<u64>,
-    /// Mean energy of its runs.
-    #[serde(rename = "mean_pj")]
-    pub mean: Energy,
-    /// Mean difference to the control in percent.
-    pub difference_percent: Option<f64>,
-    /// Limits of its confidence interval.
-    pub interval_percent: Option<(f64, f64)>,
-    /// Its limits at other prices.
-    pub price_range_percent: Option<(f64, f64)>,
-    /// The verdict in words.
-    pub verdict: String,
-    /// Reasons and reservations.
-    pub why: Vec<String>,
-}
-
-impl Stored {
-    /// The difference, if there is one.
-    pub fn difference(&self) -> Option<Difference> {
-        Some(Difference { mean: self.difference_percent?, interval: self.interval_percent })
-    }
-}
 
 /// Compares every variant of an outcome with its control; `jobs` are those of the outcome, skipped ones included.
 pub fn all(experiment: &Experiment, jobs: &[Job], outcome: &Outcome) -> Vec<Judged> {

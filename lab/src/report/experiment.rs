@@ -12,11 +12,10 @@ use sim::replay::judged::percents;
 use super::{ReportError, bars, flames};
 use crate::claim::{Comparison, How, figures};
 use crate::cost;
-use crate::judged::Stored;
 use crate::plan::Experiment;
 use crate::published::judge::Ours;
 use crate::published::size::NEAR;
-use crate::result::Outcome;
+use crate::result::{Outcome, Stored};
 use sim::result::{Histogram, Measure, Phase};
 
 /// The section of an experiment, from its files and the available results.
