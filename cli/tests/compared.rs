@@ -45,6 +45,13 @@ fn a_random_state_is_drawn_five_times_unless_told_otherwise_and_one_seed_is_not_
 }
 
 #[test]
+fn medfs_own_layout_is_compared_with_ours_on_a_volume_that_holds_deltas() {
+    let all = comparison(&["--compare", "delta_layout=joulefs,medfs"]);
+    let [ours, theirs] = &all[..] else { panic!("{all:?}") };
+    assert_eq!((&ours["verdict"], &theirs["verdict"]), (&"control".into(), &"worse".into()), "{all:?}");
+}
+
+#[test]
 fn a_policy_that_did_nothing_is_said_to_have_done_nothing_and_why() {
     let all = comparison(&["--compare", "gc=fagc,joule"]);
     assert_eq!(all.len(), 3);

@@ -135,7 +135,7 @@ fn an_option_that_would_do_nothing_is_refused() {
     done(&["mkfs", &plain, "--size", "64M"]);
     done(&["mkfs", &deltas, "--size", "64M"]);
     done(&["unsettle", &deltas]);
-    for option in ["delta=on", "delta=nodes", "delta_reads=all", "delta_return=on", "delta"] {
+    for option in ["delta=on", "delta=nodes", "delta_layout=medfs", "delta_reads=all", "delta_return=on", "delta"] {
         let expected = [option, "has no effect", "feature delta", "joulefs unsettle"];
         refused(1, &["mount", &plain, &dir, "-o", option], &expected);
         done(&["mount", &deltas, &dir, "-o", option]);

@@ -207,16 +207,16 @@ fn a_file_that_is_only_read_loses_its_deltas_while_nobody_uses_the_volume() {
 /// Random work on one large file. Ends at the first error, which a cut causes; `durable` is then the last promised
 /// state, and `since` the pages changed after it.
 #[derive(Default)]
-struct Work {
+pub(crate) struct Work {
     now: Vec<u8>,
-    durable: Option<Vec<u8>>,
+    pub(crate) durable: Option<Vec<u8>>,
     since: std::collections::BTreeSet<usize>,
     /// The file was truncated or its pages moved since.
     reshaped: bool,
 }
 
 impl Work {
-    fn run(&mut self, vol: &Volume, seed: u64, steps: usize) -> vfs::Result<()> {
+    pub(crate) fn run(&mut self, vol: &Volume, seed: u64, steps: usize) -> vfs::Result<()> {
         let new =
             vfs::NewNode { kind: vfs::FileKind::Regular, perm: 0o644, umask: 0, rdev: vfs::DeviceNumber::default() };
         let f = vol.mknod(ROOT, vol.root(), b"f", &new)?.attr.ino;
@@ -292,7 +292,7 @@ impl Work {
     }
 
     /// Every page that did not change since the promise is unchanged.
-    fn allows(&self, held: &[u8]) -> bool {
+    pub(crate) fn allows(&self, held: &[u8]) -> bool {
         let Some(durable) = &self.durable else { return true };
         let page = |of: &[u8], at: usize| of.get(at * BLOCK..of.len().min((at + 1) * BLOCK)).map(<[u8]>::to_vec);
         self.reshaped

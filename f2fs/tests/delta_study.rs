@@ -1,6 +1,7 @@
 //! Other uses of delta nodes, for comparison: what an fsync writes, and that the result is as durable and valid as by
 //! default.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -11,6 +12,8 @@ use joulefs_f2fs::settle::settle;
 use joulefs_f2fs::{MountOptions, Volume};
 use vfs::FileSystem;
 
+use crate::delta_nodes::Work;
+use crate::deltas::{File, judge, work};
 use crate::log_rig::with_deltas;
 use crate::log_rig::*;
 
@@ -21,7 +24,6 @@ fn mounted(dev: Arc<dyn BlockDevice>, delta_study: Study) -> Arc<Volume> {
     Volume::mount(dev, clock(), MountOptions { delta_study, ..places }).unwrap()
 }
 
-const PAPER: Study = Study { alone: false, longest: 819, beside: Beside::MetaAndInode, at_any_price: false };
 const PACKED: Study = Study { alone: true, longest: 3000, beside: Beside::Inode, at_any_price: false };
 
 /// A page of compressible text.
@@ -48,7 +50,7 @@ fn cost(before: &CountSnapshot, after: &CountSnapshot) -> (u64, u64, [u64; 3]) {
 fn medfs_own_layout_writes_compact_page_meta_page_and_inode() {
     let cut = Arc::new(PowerCut::new(with_deltas(64)));
     let dev = Arc::new(Counting::new(cut.clone()));
-    let vol = mounted(dev.clone(), PAPER);
+    let vol = mounted(dev.clone(), Study::MEDFS);
     let f = new_file(&vol, vol.root(), "f");
     let mut contents = pattern(1, 100 * BLOCK);
     write(&vol, f, 0, &contents);
@@ -85,6 +87,93 @@ fn medfs_own_layout_writes_compact_page_meta_page_and_inode() {
     assert_tools_clean(&dev.inner().fork());
     let vol = mount_copy(&dev.inner().fork());
     assert!(read_all(&vol, find(&vol, "f").unwrap()) == contents);
+}
+
+/// A mount with this layout, of the files that a former mount left.
+fn as_user(dev: Arc<dyn BlockDevice>, study: Study, files: &mut BTreeMap<String, File>) -> Option<Arc<Volume>> {
+    let vol = Volume::mount(dev, clock(), MountOptions { delta_study: study, ..MountOptions::default() }).ok()?;
+    for (name, f) in files {
+        *f = File {
+            ino: find(&vol, name)?,
+            durable: Some(f.now.clone()),
+            touched: false,
+            now: std::mem::take(&mut f.now),
+        };
+    }
+    Some(vol)
+}
+
+#[test]
+fn what_was_synced_survives_a_cut_at_any_write_when_mounts_use_both_layouts_in_turn() {
+    let (mut cuts, mut deltas) = (0, [0, 0]);
+    for seed in 0..4 {
+        let turns = if seed % 2 == 0 { [Study::default(), Study::MEDFS] } else { [Study::MEDFS, Study::default()] };
+        let base = with_deltas(56);
+        let mut before = BTreeMap::new();
+        let dev = Arc::new(base);
+        let vol = as_user(dev.clone(), turns[0], &mut before).unwrap();
+        work(&vol, &mut before, 40 + seed, 300).unwrap();
+        deltas[0] += vol.counters.deltas.load(Relaxed);
+        vol.unmount().unwrap();
+        drop(vol);
+        let writes = {
+            let (cut, mut files) = (power_cut(&dev), before.clone());
+            let vol = as_user(cut.clone(), turns[1], &mut files).unwrap();
+            work(&vol, &mut files, seed, 150).unwrap();
+            deltas[1] += vol.counters.deltas.load(Relaxed);
+            for (name, f) in &files {
+                assert!(read_all(&vol, f.ino) == f.now, "seed {seed}: {name}");
+            }
+            cut.write_count()
+        };
+        for at in (seed..writes).step_by(7) {
+            let (cut, mut files) = (power_cut(&dev), before.clone());
+            cut.cut_after(at);
+            let Some(vol) = as_user(cut.clone(), turns[1], &mut files) else { continue };
+            if work(&vol, &mut files, seed, 150).is_ok() {
+                continue;
+            }
+            drop(vol);
+            let images = [cut.image(Loss::AllLost), cut.image(Loss::AllKept), cut.survivors(at), cut.survivors(at + 1)];
+            for (n, image) in images.iter().enumerate() {
+                judge(image, &files, &format!("seed {seed}, write {at}, loss {n}"));
+                cuts += 1;
+            }
+        }
+    }
+    assert!(cuts > 250 && deltas.iter().all(|made| *made > 40), "{cuts} cuts, {deltas:?} deltas");
+}
+
+#[test]
+fn what_was_synced_of_a_large_file_in_medfs_layout_survives_a_cut_at_any_write() {
+    let mut cuts = 0;
+    for seed in 0..2 {
+        let base = with_deltas(64);
+        let run = |cut: &Arc<PowerCut>| {
+            let mut work = Work::default();
+            let vol = as_user(cut.clone(), Study::MEDFS, &mut BTreeMap::new())?;
+            let ended = work.run(&vol, seed, 120);
+            Some((work, ended.is_ok(), vol.counters.deltas.load(Relaxed)))
+        };
+        let cut = power_cut(&base);
+        let (_, _, deltas) = run(&cut).unwrap();
+        assert!(deltas > 30, "{deltas}");
+        for at in (seed..cut.write_count()).step_by(5) {
+            let cut = power_cut(&base);
+            cut.cut_after(at);
+            let Some((work, false, _)) = run(&cut) else { continue };
+            if work.durable.is_none() {
+                continue;
+            }
+            for (n, image) in [cut.image(Loss::AllLost), cut.image(Loss::AllKept), cut.survivors(at)].iter().enumerate()
+            {
+                let when = format!("seed {seed}, write {at}, loss {n}");
+                recovered(image, |vol| assert!(work.allows(&read_all(vol, find(vol, "f").expect(&when))), "{when}"));
+                cuts += 1;
+            }
+        }
+    }
+    assert!(cuts > 50, "{cuts}");
 }
 
 #[test]

@@ -190,16 +190,17 @@ fn a_file_that_grew_into_its_zone_is_replayed() {
 }
 
 /// A file under test: its present contents and the last promised ones.
-struct File {
-    ino: Ino,
-    now: Vec<u8>,
-    durable: Option<Vec<u8>>,
+#[derive(Clone)]
+pub(crate) struct File {
+    pub(crate) ino: Ino,
+    pub(crate) now: Vec<u8>,
+    pub(crate) durable: Option<Vec<u8>>,
     /// Changed since the promise.
-    touched: bool,
+    pub(crate) touched: bool,
 }
 
 /// Random work on some files; ends at the first error, which a cut causes.
-fn work(vol: &Volume, files: &mut BTreeMap<String, File>, seed: u64, steps: usize) -> vfs::Result<()> {
+pub(crate) fn work(vol: &Volume, files: &mut BTreeMap<String, File>, seed: u64, steps: usize) -> vfs::Result<()> {
     let mut rng = Rng::new(seed);
     for step in 0..steps as u64 {
         let name = format!("f{}", rng.below(3));
@@ -306,7 +307,7 @@ fn a_volume_with_deltas_holds_what_one_without_holds() {
     assert!(deltas > 2000 && folded > 100 && moved > 400, "{deltas} deltas, {folded} folded, {moved} blocks moved");
 }
 
-fn judge(image: &Memory, files: &BTreeMap<String, File>, when: &str) {
+pub(crate) fn judge(image: &Memory, files: &BTreeMap<String, File>, when: &str) {
     let look = |vol: &Volume| {
         for (name, f) in files {
             let Some(durable) = &f.durable else { continue };

@@ -109,6 +109,7 @@ mod tests {
             variants: vec![variant("old", 2.0, 10.0), variant("new", 4.0, 20.0)],
             skipped: vec![],
             compared: vec![],
+            comparison: vec![],
         }
     }
 

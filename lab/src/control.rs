@@ -1,4 +1,8 @@
-//! Does a plan that compares cleaning policies have a control without background cleaning?
+//! Which variant is each variant compared with?
+//!
+//! With one that does the same work. A plan says which parameters it compares (`compares`): a variant's control is the
+//! first one that is equal in all others. What follows is about plans that compare cleaning policies. Left out: whether
+//! both really did the same work; a test checks that for the shipped experiments.
 //!
 //! On a volume with enough free space, not cleaning is cheapest, and a table of policies alone cannot show that. So a
 //! plan whose variants differ in cleaning must name its controls: variants with the same work and no background
@@ -44,8 +48,12 @@ pub(crate) fn check(experiment: &Experiment) -> Result<(), PlanError> {
     })
 }
 
-/// The index of each job's control: the job with the same work, device and seed and no background cleaning.
+/// The index of each job's control: the job with the same work, device and seed, and no background cleaning if policies
+/// are compared.
 pub fn of_jobs(plan: &Plan, jobs: &[Job]) -> Vec<Option<usize>> {
+    if let Some(compares) = &plan.compares {
+        return of_compared(compares, jobs);
+    }
     let named = |job: &Job| plan.control.contains(&job.variant);
     let same = |a: &Job, b: &Job| {
         (&a.profile, a.seed, &a.assume) == (&b.profile, b.seed, &b.assume) && work(&a.parameters) == work(&b.parameters)
@@ -54,7 +62,26 @@ pub fn of_jobs(plan: &Plan, jobs: &[Job]) -> Vec<Option<usize>> {
     jobs.iter().map(of).collect()
 }
 
+/// The index of the first job that differs from each job only in the compared parameters; none for that one itself.
+fn of_compared(compares: &[String], jobs: &[Job]) -> Vec<Option<usize>> {
+    let others = |job: &Job| {
+        let mut others = job.parameters.clone();
+        others.retain(|name, _| !compares.iter().any(|c| c == name));
+        others
+    };
+    let same = |a: &Job, b: &Job| (&a.profile, a.seed) == (&b.profile, b.seed) && others(a) == others(b);
+    let first = |(n, job): (usize, &Job)| jobs.iter().position(|other| same(job, other)).filter(|first| *first != n);
+    jobs.iter().enumerate().map(first).collect()
+}
+
 fn of_plan(plan: &Plan) -> Result<(), String> {
+    if plan.compares.is_some() && !plan.control.is_empty() {
+        return Err("control and compares: only one of them, since both select the controls".into());
+    }
+    let is_set = |name: &String| plan.variant.iter().any(|v| v.parameters.contains_key(name));
+    if let Some(name) = plan.compares.iter().flatten().find(|name| !is_set(name)) {
+        return Err(format!("compares {name:?}: no variant sets it"));
+    }
     let merged = plan.variant.iter().map(|v| {
         let mut parameters = plan.parameters.clone();
         parameters.extend(v.parameters.clone());
@@ -165,6 +192,26 @@ mod tests {
         let mut sorted = controls.clone();
         sorted.sort();
         assert_eq!(sorted, ["a1-none1", "a2-none2", "f1-none1", "f2-none2", "l1-less1", "l2-less2"], "{controls:?}");
+    }
+
+    #[test]
+    fn a_variant_is_compared_with_the_first_that_differs_only_in_what_the_plan_compares() {
+        let variants = [("log", "log", 1), ("more", "log", 2), ("deltas", "deltas", 1), ("more-deltas", "deltas", 2)];
+        let each =
+            |(name, keeping, apps)| format!("[[variant]]\nname = {name:?}\nkeeping = {keeping:?}\napps = {apps}\n");
+        let variants = variants.map(each).concat();
+        let plan = |head: &str| format!("kind = \"app-updates\"\nseeds = [1, 2]\n{head}\n{variants}");
+        let text = format!("title = \"t\"\nprofile = \"p\"\n{}", plan("compares = [\"keeping\"]"));
+        let experiment = Experiment::parse("x", "", &text, "").unwrap();
+        super::check(&experiment).unwrap();
+        let jobs = experiment.jobs(&Changes::default()).unwrap();
+        let controls = super::of_jobs(&experiment.plan, &jobs);
+        assert_eq!(controls, [None, None, None, None, Some(0), Some(1), Some(2), Some(3)]);
+        assert_eq!(refused(&plan("compares = []")), "");
+        let e = refused(&plan("compares = [\"keeps\"]"));
+        assert!(e.contains("compares \"keeps\": no variant sets it"), "{e}");
+        let e = refused(&plan("compares = [\"keeping\"]\ncontrol = [\"log\"]"));
+        assert!(e.contains("control and compares: only one of them"), "{e}");
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! How do the variants of an experiment compare in energy, and how sure is that?
 //!
 //! Each variant is compared with its control, seed by seed, as `trace replay` compares configurations ([`sim::replay`]).
-//! The control is the plan's, without background cleaning and with the same work; in a plan without controls, it is the
+//! The control does the same work ([`control`]); in a plan that names neither controls nor what it compares, it is the
 //! first variant on the same device. Compared is the energy of all phases but preparation. Left out: whether the variants
-//! of a plan without controls do the same work.
+//! do the same work.
 
 use device::energy::{Draws, Energy};
 use sim::replay::judged::{Difference, Judged, Verdict};
@@ -44,7 +44,7 @@ pub fn all(experiment: &Experiment, jobs: &[Job], outcome: &Outcome) -> Vec<Judg
 
 /// The index of each job's control.
 fn controls(experiment: &Experiment, jobs: &[Job]) -> Vec<Option<usize>> {
-    if !experiment.plan.control.is_empty() {
+    if !experiment.plan.control.is_empty() || experiment.plan.compares.is_some() {
         return control::of_jobs(&experiment.plan, jobs);
     }
     let same = |a: &Job, b: &Job| (&a.profile, a.seed) == (&b.profile, b.seed);

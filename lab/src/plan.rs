@@ -34,6 +34,10 @@ pub struct Plan {
     /// The variants without background cleaning, if variants differ in cleaning.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub control: Vec<String>,
+    /// The parameters that the experiment compares, if variants do different work: those that differ in others are not
+    /// compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compares: Option<Vec<String>>,
     /// The published numbers from which a parameter was inferred, as `PAPER, PLACE: what`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fitted_on: Vec<String>,
@@ -334,6 +338,7 @@ pub const SHIPPED: &[(&str, [&str; 5])] = shipped![
     "nexus-fileops",
     "nexus-kernel",
     "nexus-sqlite",
+    "nexus-sqlite-ext4",
     "scherl-fig6-1-10",
     "scherl-fig6-11",
     "scherl-fig6-12-13",

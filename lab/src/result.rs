@@ -4,6 +4,7 @@
 
 use device::energy::{Draws, Energy};
 use serde::{Deserialize, Serialize};
+use sim::replay::judged::Difference;
 use sim::result::{Histogram, Phase, Stage};
 use toml::Table;
 
@@ -28,6 +29,40 @@ pub struct Outcome {
     /// The paper's numbers and ours.
     #[serde(default)]
     pub compared: Vec<Comparison>,
+    /// The variants next to their controls, if this was read from a file of results; whoever stores a result adds them.
+    #[serde(default, skip_serializing)]
+    pub comparison: Vec<Stored>,
+}
+
+/// A variant's comparison, as it is stored with the results.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Stored {
+    /// The variant.
+    pub name: String,
+    /// Its control; none for a control.
+    pub against: Option<String>,
+    /// The seeds of its runs.
+    pub seeds: Vec<u64>,
+    /// Mean energy of its runs.
+    #[serde(rename = "mean_pj")]
+    pub mean: Energy,
+    /// Mean difference to the control in percent.
+    pub difference_percent: Option<f64>,
+    /// Limits of its confidence interval.
+    pub interval_percent: Option<(f64, f64)>,
+    /// Its limits at other prices.
+    pub price_range_percent: Option<(f64, f64)>,
+    /// The verdict in words.
+    pub verdict: String,
+    /// Reasons and reservations.
+    pub why: Vec<String>,
+}
+
+impl Stored {
+    /// The difference, if there is one.
+    pub fn difference(&self) -> Option<Difference> {
+        Some(Difference { mean: self.difference_percent?, interval: self.interval_percent })
+    }
 }
 
 /// A skipped variant.

@@ -84,6 +84,7 @@ pub fn run(
         variants,
         skipped: left_out.into_iter().map(skipped).collect(),
         compared: Vec::new(),
+        comparison: Vec::new(),
     };
     let seeds = changes.seed.map_or_else(|| experiment.plan.seeds.clone(), |seed| vec![seed]);
     outcome.compared = compare(&experiment.paper, &outcome, &seeds);

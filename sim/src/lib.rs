@@ -36,7 +36,6 @@ pub mod replay;
 pub mod result;
 pub mod traces;
 pub mod typed;
-mod verdict;
 pub mod witness;
 pub mod words;
 

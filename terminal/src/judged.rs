@@ -2,7 +2,7 @@
 
 use device::energy::Energy;
 use serde_json::{Value, json};
-use sim::replay::judged::Judged;
+use sim::replay::judged::{Judged, percents};
 
 use crate::output;
 use crate::rows::cells::Cells;
@@ -32,20 +32,8 @@ pub fn text(all: &[Judged], runs: &[Run]) -> String {
     heads.extend([table::number("90 % by prices").least(16), table::text("")]);
     let mut table = Table::new(heads);
     for judged in all {
-        let percent = |p: f64| format!("{p:+.1}%");
-        let (difference, interval) = match judged.difference {
-            None => (String::new(), String::new()),
-            Some(d) => (
-                percent(d.mean),
-                match d.interval {
-                    Some((low, high)) if low != high => format!("{} to {}", percent(low), percent(high)),
-                    Some(_) => "exact".to_owned(),
-                    None => "-".to_owned(),
-                },
-            ),
-        };
-        let prices = judged.at_other_prices;
-        let prices = prices.map_or(String::new(), |range| format!("{} to {}", percent(range.low), percent(range.high)));
+        let (difference, interval) = judged.difference.map(|d| d.texts()).unwrap_or_default();
+        let prices = judged.at_other_prices.map_or(String::new(), |range| percents(range.low, range.high));
         let (mean, verdict) = (judged.mean.to_string(), judged.verdict.text().to_owned());
         table.cells([judged.name.clone(), mean, difference, interval, prices, verdict]);
     }

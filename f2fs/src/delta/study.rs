@@ -1,8 +1,9 @@
 //! Which other uses of delta nodes allow a comparison with published systems?
 //!
-//! A volume is valid under each of them, and every mount can read it. Only the default is meant for real use; the
-//! others are for measurements. They really write *more* than the default, so that their cost is measured, not
-//! estimated. Left out: which one an experiment uses (`lab`).
+//! A volume is valid under each of them, and every mount can read it. The others really write *more* than the default,
+//! so that their cost is measured, not estimated. Users can choose MedFS's layout ([`Study::MEDFS`]), which is as
+//! durable as the default; the rest is for experiments (`lab`) alone: a longer payload, and pages compressed on their
+//! own, which are a stand-in for a format that is not published.
 
 use format::node::delta::HEADER;
 
@@ -43,6 +44,10 @@ impl Default for Study {
 }
 
 impl Study {
+    /// MedFS's own layout (FAST'25, section 4.2): an fsync writes compact pages, their meta page and the inode.
+    pub const MEDFS: Study =
+        Study { alone: false, longest: LONGEST, beside: Beside::MetaAndInode, at_any_price: false };
+
     /// Whether JouleFS's own extension, kept pages, is disabled.
     pub(crate) fn is_of_others(&self) -> bool {
         self.alone || self.beside != Beside::Nothing

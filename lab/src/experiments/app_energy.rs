@@ -237,6 +237,9 @@ impl One<'_> {
             phase.note(&name, kind.bytes as f64 / 1_048_576.0, "MB");
             phase.note(&format!("price_{name}"), kind.uj_per_kb, "uJ/KB");
         }
+        // Every write priced as one in order.
+        let in_order = kinds[..2].iter().map(|p| p.joules).sum::<f64>()
+            + kinds[2..].iter().map(|p| p.bytes as f64 / 1024.0 * self.prices.write_sequential / 1e6).sum::<f64>();
         let simulated = phase.total().joules();
         let seconds = asked.span as f64 / 1e9;
         phase.note("requests", *requests as f64, "requests");
@@ -246,6 +249,7 @@ impl One<'_> {
         phase.note("random_bytes_written", 100.0 * written.random_of_bytes(), "%");
         phase.note("recorded", seconds, "s");
         phase.note("priced", priced, "J");
+        phase.note("saved_by_order", 100.0 * (1.0 - in_order / priced), "%");
         phase.note("simulated", simulated, "J");
         phase.note("priced_above_simulated", 100.0 * (priced / simulated - 1.0), "%");
         phase.note("priced_in_180_s", priced * 180.0 / seconds, "J");

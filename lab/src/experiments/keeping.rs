@@ -55,7 +55,7 @@ impl Keeping {
             compress.extensions = vec!["*".into()];
             (plain | Features::COMPRESSION, MountOptions { compress, ..log.clone() })
         };
-        let of_medfs = Study { beside: Beside::MetaAndInode, ..Study::default() };
+        let of_medfs = Study::MEDFS;
         match self {
             Keeping::Lzo => compressed(Algorithm::Lzo),
             Keeping::Lz4 => compressed(Algorithm::Lz4),

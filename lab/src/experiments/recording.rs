@@ -32,6 +32,8 @@ const SHIPPED: &[(&str, &[u8])] = shipped![
         "f2fs.sequential-read.blkparse.zst", "f2fs.random-read.blkparse.zst", "f2fs.random-read-anywhere.blkparse.zst",
         "f2fs-forgotten.random-read.blkparse.zst", "f2fs-holes.random-write.blkparse.zst",
         "f2fs-not-in-place.random-write.blkparse.zst";
+    "nexus-sqlite-ext4": "sqlite-insert.strace.zst", "sqlite-update.strace.zst", "sqlite-delete.strace.zst",
+        "sqlite-insert.ext4.rec.zst", "sqlite-update.ext4.rec.zst", "sqlite-delete.ext4.rec.zst";
     "fagc-fig11": "chat.rec", "clone.rec", "download.rec", "unpack.rec";
     "scherl-fig6-1-10": "ext2.files-4k.rec.zst", "ext2.files-8k.rec.zst", "ext2.files-12k.rec.zst",
         "ext2.files-16k.rec.zst", "ext2.files-32k.rec.zst", "ext2.files-64k.rec.zst",

@@ -7,6 +7,7 @@ use maud::{Markup, PreEscaped, html};
 use pulldown_cmark::{Event, HeadingLevel, Parser, Tag, TagEnd};
 
 use sim::plots::{self, drawn};
+use sim::replay::judged::percents;
 
 use super::{ReportError, bars, flames};
 use crate::claim::{Comparison, How, figures};
@@ -14,7 +15,7 @@ use crate::cost;
 use crate::plan::Experiment;
 use crate::published::judge::Ours;
 use crate::published::size::NEAR;
-use crate::result::Outcome;
+use crate::result::{Outcome, Stored};
 use sim::result::{Histogram, Measure, Phase};
 
 /// The section of an experiment, from its files and the available results.
@@ -82,6 +83,7 @@ fn result(o: &Outcome) -> Result<Markup, ReportError> {
         }
         @if !o.compared.is_empty() { (beside(&o.compared)) (comparison(&o.compared)) }
         @for s in &o.skipped { p.note { "Skipped: " (s.variant) ": " (s.why) "." } }
+        (differences(&o.comparison))
         (costs(o))
         (counted(o))
         h3 { "Energy by owner" }
@@ -202,6 +204,37 @@ fn comparison(rows: &[Comparison]) -> Markup {
                 }
             }
         } } }
+    }
+}
+
+/// The variants next to their controls, and how sure the differences are.
+fn differences(all: &[Stored]) -> Markup {
+    let most = all.iter().map(|c| c.seeds.len()).max().unwrap_or(0);
+    let seeds = all.first().map_or(String::new(), |c| list(c.seeds.iter().map(u64::to_string)));
+    let prices = |c: &Stored| c.price_range_percent.map_or(String::new(), |(low, high)| percents(low, high));
+    html! {
+        @if all.len() > 1 {
+            h3 { "Differences between the variants" }
+            p.note {
+                "Energy of all phases but preparation, against the control, with the interval of 95 % and the limits of the "
+                "difference in nine of ten draws of the device's prices. "
+                @if most > 1 { "A difference is the mean over pairs of runs with equal seeds: " (seeds) "." }
+            }
+            div.scroll { table {
+                tr {
+                    th { "variant" } th { "control" } th.n { "mean" } th.n { "difference" } th.n { "95 % interval" }
+                    th.n { "90 % by prices" } th { "verdict" }
+                }
+                @for c in all {
+                    @let (difference, interval) = c.difference().map(|d| d.texts()).unwrap_or_default();
+                    tr {
+                        td { (c.name) } td { (c.against.as_deref().unwrap_or_default()) } td.n { (c.mean) }
+                        td.n { (difference) } td.n { (interval) } td.n { (prices(c)) }
+                        td { (c.verdict) @for why in &c.why { br; span.note { (why) } } }
+                    }
+                }
+            } }
+        }
     }
 }
 

@@ -87,6 +87,45 @@ fn a_page_of_a_result_has_its_plots_and_scrolls_nowhere() {
     looked_at(&room, &page, &said, 400);
 }
 
+/// Small requests, dispersed less and more; the names of variants are not HTML.
+const PLAN: &str = "title = \"t\"\nkind = \"dispersal\"\nprofile = \"galaxy-nexus-emmc\"\n\
+    [parameters]\nvolume_mib = 256\nfile_mib = 64\nregions_mib = [16]\nrequests = 100\non = \"f2fs\"\n\
+    [[variant]]\nname = \"first\"\n[[variant]]\nname = \"same\"\n[[variant]]\nname = \"<i>twice</i>\"\nrequests = 200\n";
+
+#[test]
+fn a_page_of_a_result_has_each_difference_to_the_control_with_interval_and_verdict() {
+    let room = Room::new();
+    let (dir, results) = (room.path("mine"), room.text("results"));
+    fs::create_dir(&dir).unwrap();
+    for (file, text) in [("README.md", "# mine\n\nA claim.\n"), ("plan.toml", PLAN), ("paper.csv", "")] {
+        fs::write(dir.join(file), text).unwrap();
+    }
+    let said = done(&["--json", "run", dir.to_str().unwrap(), "--seeds", "3", "--results", &results]);
+    let said: Value = serde_json::from_str(&said).unwrap();
+    done(&["report", "--results", &results]);
+    let page = PathBuf::from(&results).join("report.html");
+    let html = fs::read_to_string(&page).unwrap();
+    let compared = said[0]["outcome"]["comparison"].as_array().unwrap();
+    let words = |n: usize| compared[n]["verdict"].as_str().unwrap();
+    assert_eq!([words(0), words(1)], ["control", "did nothing"]);
+    let percent = |of: &Value| format!("{:+.1}%", of.as_f64().unwrap());
+    let limits = |of: &Value| format!("{} to {}", percent(&of[0]), percent(&of[1]));
+    let twice = &compared[2];
+    let row = format!(
+        "<td>&lt;i&gt;twice&lt;/i&gt;</td><td>first</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
+         <td class=\"n\">{}</td><td>{}</td>",
+        Energy(twice["mean_pj"].as_u64().unwrap()),
+        percent(&twice["difference_percent"]),
+        limits(&twice["interval_percent"]),
+        limits(&twice["price_range_percent"]),
+        words(2),
+    );
+    assert!(html.contains(&row), "no {row}");
+    assert!(html.contains("equal seeds: 1, 2, 3.") && !html.contains("<i>twice"), "seeds or names");
+    assert!(html.contains("did nothing<br><span class=\"note\">the results are equal to the last picojoule</span>"));
+    looked_at(&room, &page, &done(&["--json", "papers"]), 400);
+}
+
 #[test]
 fn a_wrong_number_and_a_wide_page_are_found() {
     let room = Room::new();

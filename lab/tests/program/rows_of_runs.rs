@@ -166,7 +166,8 @@ fn the_module_for_python_reads_the_rows() {
 fn a_run_with_several_seeds_says_of_each_variant_how_sure_its_difference_is() {
     let room = Room::new();
     let (results, dir) = (room.text("results"), room.path("rows"));
-    let args = ["run", "medfs-fig11a", "--quick", "--seeds", "3", "--results", &results];
+    let variants = ["--variant", "launch-log", "--variant", "launch-deltas"];
+    let args = [&["run", "medfs-fig8", "--quick", "--seeds", "3", "--results", &results][..], &variants[..]].concat();
     let rows_there = ["--json", "--parquet", dir.to_str().unwrap()];
     let answer: Value = serde_json::from_str(&done(&[&args[..], &rows_there].concat())).unwrap();
     let outcome = &answer[0]["outcome"];

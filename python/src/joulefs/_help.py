@@ -71,6 +71,7 @@ VOLUME = (
     "disable_roll_forward",
     "nodiscard",
     "mode",
+    "delta_layout",
     "delta_reads",
     "delta_return",
     "prealloc",

@@ -81,6 +81,36 @@ impl Difference {
     pub fn is_seen(&self) -> bool {
         self.interval.is_some_and(|(low, high)| low > 0.0 || high < 0.0)
     }
+
+    /// The verdict, given the limits of the difference at other prices within the ranges of the profile's numbers.
+    pub fn verdict(&self, at_other_prices: Option<Range<f64>>) -> Verdict {
+        match self.interval {
+            None => Verdict::OneSeed,
+            Some(_) if !self.is_seen() => Verdict::NoDifference,
+            Some(_) if at_other_prices.is_some_and(|range| range.low <= 0.0 && range.high >= 0.0) => Verdict::Depends,
+            Some((_, high)) if high < 0.0 => Verdict::Better,
+            Some(_) => Verdict::Worse,
+        }
+    }
+
+    /// The mean, and the interval, as text; `exact` where nothing is random.
+    pub fn texts(&self) -> (String, String) {
+        let interval = match self.interval {
+            Some((low, high)) if low != high => percents(low, high),
+            Some(_) => "exact".to_owned(),
+            None => "-".to_owned(),
+        };
+        (percent(self.mean), interval)
+    }
+}
+
+fn percent(p: f64) -> String {
+    format!("{p:+.1}%")
+}
+
+/// Two limits as text.
+pub fn percents(low: f64, high: f64) -> String {
+    format!("{} to {}", percent(low), percent(high))
 }
 
 /// A configuration, compared with its control.
@@ -190,17 +220,9 @@ fn one(points: &[Point], outcomes: &[Outcome], group: &[usize], control: Option<
     };
     let (of, others): (Vec<&Outcome>, Vec<&Outcome>) = pairs.iter().copied().unzip();
     judged.at_other_prices = together(&of).change(&together(&others));
-    judged.verdict = match difference.interval {
-        _ if no_delta => Verdict::DidNothing,
-        None => Verdict::OneSeed,
-        Some(_) if !difference.is_seen() => Verdict::NoDifference,
-        Some(_) if judged.at_other_prices.is_some_and(|range| range.low <= 0.0 && range.high >= 0.0) => {
-            Verdict::Depends
-        }
-        Some((_, high)) if high < 0.0 => Verdict::Better,
-        Some(_) => Verdict::Worse,
-    };
+    judged.verdict = difference.verdict(judged.at_other_prices);
     if no_delta {
+        judged.verdict = Verdict::DidNothing;
         judged.why.push("no delta was made: the difference is not due to deltas".to_owned());
     }
     judged.difference = Some(difference);
@@ -255,9 +277,10 @@ fn nothing_done(of: &Variant, pairs: &[(&Outcome, &Outcome)]) -> String {
         Done::Blocks(_) => 0,
     };
     let picked = |name: &str| of.picks.iter().any(|(n, _)| n == name);
+    let of_deltas = of.picks.iter().any(|(n, _)| n.starts_with("delta"));
     let cleaned = pairs.iter().any(|(o, _)| sections(o) > 0);
     let what = match () {
-        () if picked("delta") && pairs.iter().all(|(o, _)| o.deltas() == 0) => "no delta was made",
+        () if of_deltas && pairs.iter().all(|(o, _)| o.deltas() == 0) => "no delta was made",
         () if ["gc", "power", "clean"].into_iter().any(picked) && !cleaned => "no section was cleaned",
         () => "the setting had no effect",
     };
@@ -297,6 +320,17 @@ fn apart_text(apart: &[(&str, &[Part])], (of, control): (&Outcome, &Outcome)) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_verdict_needs_an_interval_without_0_and_the_same_sign_at_all_prices() {
+        let at = |low, high| Some(Range { low, high });
+        let verdict = |interval, prices| Difference { mean: 1.0, interval }.verdict(prices);
+        assert_eq!(verdict(None, None), Verdict::OneSeed);
+        assert_eq!(verdict(Some((-1.0, 2.0)), at(1.0, 2.0)), Verdict::NoDifference);
+        assert_eq!(verdict(Some((1.0, 2.0)), at(-1.0, 2.0)), Verdict::Depends);
+        assert_eq!(verdict(Some((1.0, 2.0)), at(1.0, 2.0)), Verdict::Worse);
+        assert_eq!(verdict(Some((-2.0, -1.0)), None), Verdict::Better);
+    }
 
     #[test]
     fn an_interval_is_students_over_the_seeds_and_exact_where_nothing_is_random() {

@@ -132,7 +132,7 @@ fn plain(settings: &Settings, compared: &[Compared<'_>], there: Option<Kind>) ->
         fs: there.unwrap_or(settings.fs.unwrap_or_default()),
         mount: MountOptions::default(),
         options: BTreeMap::new(),
-        deltas: asked.iter().any(|name| name == "delta"),
+        deltas: asked.iter().any(|name| name.starts_with("delta")),
         compressed: asked.iter().any(of_compression),
         flush_every: given.flush_every,
         given,

@@ -1,6 +1,6 @@
 //! User options of F2FS for all purposes of a mount.
 
-use f2fs::delta::{Places, Reads};
+use f2fs::delta::{Places, Reads, Study};
 use f2fs::file::prealloc::{DEFAULT_BLOCKS, MOST_BLOCKS};
 use f2fs::streams::Streams;
 use f2fs::{Mode, MountOptions};
@@ -25,7 +25,7 @@ pub fn set(core: &mut MountOptions, name: &str, value: Option<&str>) -> Result<b
 fn needed_by(name: &str, value: Option<&str>) -> Option<Features> {
     match name {
         "delta" | "delta_return" if value == Some("off") => None,
-        "delta" | "delta_return" | "delta_reads" => Some(Features::DELTA),
+        "delta" | "delta_return" | "delta_layout" | "delta_reads" => Some(Features::DELTA),
         "compress_algorithm"
         | "compress_log_size"
         | "compress_chksum"
@@ -59,6 +59,13 @@ fn set_value(core: &mut MountOptions, name: &str, value: Option<&str>) -> Result
             };
             let places = matches!(value, Some("inode" | "nodes"));
             core.delta = places || on(value).map_err(|_| "on, off, inode or nodes")?;
+        }
+        "delta_layout" => {
+            core.delta_study = match value {
+                Some("joulefs") => Study::default(),
+                Some("medfs") => Study::MEDFS,
+                _ => return Err("joulefs or medfs".into()),
+            };
         }
         "delta_reads" => {
             core.delta_reads = match value {

@@ -30,7 +30,7 @@ pub fn refuse(core: &MountOptions, profile: Option<&Profile>) -> Result<(), Fail
 }
 
 /// Options that affect only writing.
-const OF_WRITING: [&str; 32] = [
+const OF_WRITING: [&str; 34] = [
     "background_gc",
     "checkpoint_bytes",
     "checkpoint_seconds",
@@ -43,6 +43,8 @@ const OF_WRITING: [&str; 32] = [
     "compress_log_size",
     "compress_mode",
     "delta",
+    "delta_layout",
+    "delta_reads",
     "delta_return",
     "dirty",
     "discard",

@@ -69,6 +69,12 @@ const F2FS: &[Choice] = &[
          volume that may hold deltas",
     ),
     (
+        "delta_layout",
+        "joulefs|medfs",
+        "what an fsync writes with delta nodes, for comparisons. joulefs: one node; medfs: compact pages, their meta page \
+         and the inode, as published (FAST '25), which writes more. Every mount reads both. Default joulefs",
+    ),
+    (
         "delta_reads",
         "few|all|joules",
         "which bases to read if they are not in memory. few: those of an fsync of few pages, which then writes one \
