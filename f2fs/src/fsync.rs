@@ -203,11 +203,12 @@ impl Volume {
 
     /// What F2FS without deltas would have to write for an fsync of a file that may have deltas.
     fn asked(&self, inode: &Arc<Inode>, content: &Content, how: How) -> Option<Asked> {
-        if !self.ctx.options.delta || !self.ctx.may_hold_deltas() || how == How::Atomic || content.pages.is_empty() {
+        let options = &self.ctx.options;
+        let may = options.delta && options.prices_deltas() && self.ctx.may_hold_deltas();
+        if !may || how == How::Atomic || content.pages.is_empty() {
             return None;
         }
         let node = &inode.node;
-        let options = &self.ctx.options;
         let pages: Vec<u64> = content.pages.keys().copied().collect();
         let known = self.deltas.deltas(node).ok()?;
         let has_place = |index: &u64| {
@@ -285,7 +286,7 @@ impl Volume {
         if !in_order {
             self.flush_for(ino)?;
             // Other reasons for this flush are not the fault of deltas.
-            content.made.flushes += u64::from(content.made.moved);
+            content.made.flushes += u64::from(content.made.moved || at_risk);
         }
         let Some(carrier) = carrier else {
             let mark = Mark::Fsync { dentry };

@@ -96,6 +96,12 @@ pub struct MountOptions {
 }
 
 impl MountOptions {
+    /// Whether a file's account decides if it gets deltas. Where nothing is overwritten in place, pages leave their deltas
+    /// at no cost.
+    pub(crate) fn prices_deltas(&self) -> bool {
+        self.delta_study.is_priced() && self.in_place_blocks > 0 && self.mode == Mode::Adaptive
+    }
+
     /// The defaults for a machine with this much memory: 1/64 of it for clean nodes, at least 32 and at most 256 MiB.
     pub fn for_machine(memory: u64) -> Self {
         let blocks = (memory / 64 / 4096).clamp(8192, 65_536);

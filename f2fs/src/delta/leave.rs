@@ -2,7 +2,7 @@
 //!
 //! A page that leaves its delta gets a new place. Its neighbours that change with it go there too: if they stayed, each
 //! later fsync would need a request for every piece. And when a file may have no more deltas, its other pages with deltas
-//! leave with the first that must, since each would cost a node and a flush more on its own.
+//! leave with the next fsyncs, since each would cost a node and a flush more on its own.
 
 use std::collections::BTreeSet;
 
@@ -58,13 +58,10 @@ impl Deltas {
         Ok(out)
     }
 
-    /// Unchanged pages with deltas whose bases are in memory, if a changed page must leave its delta.
+    /// Unchanged pages with deltas whose bases are in memory.
     pub(crate) fn that_may_leave(&self, inode: &Inode, dirty: &[(u64, &Block)]) -> Result<Vec<u64>> {
         let Some(bases) = &self.bases else { return Ok(Vec::new()) };
         let known = self.deltas(&inode.node)?;
-        if !dirty.iter().any(|(index, _)| self.has_delta(inode, &known, *index)) {
-            return Ok(Vec::new());
-        }
         let changed = |index: u64| dirty.binary_search_by_key(&index, |(index, _)| *index).is_ok();
         let is_near = |index: &u64| {
             let Ok(Lookup::At(place)) = self.nodes.find(&inode.node, *index) else { return false };

@@ -83,21 +83,20 @@ impl Files {
             // A checkpoint makes all operations wait, so it reads few bases.
             let most = if why == Writeback::Background { FEW } else { BATCH };
             let options = &self.ctx.options;
+            let pays = balance.allows() || !options.prices_deltas();
             let synced = matches!(why, Writeback::Fsync | Writeback::FsyncContents);
             let stays = |r: &RawInode| in_place(r, dirty.len(), why, options.in_place_blocks, options.mode);
-            // Where nothing is overwritten in place, a page leaves its delta at no cost.
-            let is_priced = synced && options.delta_study.is_priced() && inode.node.inode(stays);
-            let pays = !is_priced || balance.allows();
+            let stays = synced && options.prices_deltas() && inode.node.inode(stays);
             let mut plan = match pays && dirty.len() < most {
                 true => self.deltas.plan_deltas(inode, (luck, frames), &dirty, why)?,
                 // Deltas of the file do not pay, or there are many dirty pages: skip the search for small changes.
                 false => Plan::default(),
             };
-            let together = match is_priced {
+            let together = match stays {
                 true => self.deltas.leave_together(inode, &dirty, &mut plan)?,
                 false => FxHashSet::default(),
             };
-            if !pays {
+            if stays && !pays {
                 plan.fold = self.deltas.that_may_leave(inode, &dirty)?;
             }
             if let Some(bases) = &self.deltas.bases {

@@ -103,10 +103,6 @@ impl Balance {
         // What it costs to write a page whole again that has a delta.
         let leave = (prices.flush + requests(prices, 1, 1)).cast_signed();
         let difference = asked.price(prices).cast_signed() - made.price(prices, asked).cast_signed();
-        if !asked.stays && difference < 0 {
-            // No delta is to blame: pages that go to new places anyway leave their deltas at no cost.
-            return false;
-        }
         self.saved = (self.saved + difference).min(MOST * leave);
         if self.saved == MOST * leave {
             self.times = 0;
