@@ -110,7 +110,7 @@ fn a_block_that_never_lay_elsewhere_keeps_its_contents_when_its_address_is_damag
     let features = Options::modern().features | Features::DELTA;
     f2fs::mkfs::format(&*dev, &*clock(), &Options { features, ..Options::modern() }).unwrap();
     // Writes such entries in place of blocks.
-    let delta_study = Study { alone: true, longest: 3000, beside: Beside::Nothing };
+    let delta_study = Study { alone: true, longest: 3000, ..Study::default() };
     let options = MountOptions { delta_study, delta_places: Where::Nodes, ..MountOptions::default() };
     let vol = Volume::mount(dev.clone(), clock(), options).unwrap();
     let new = NewNode { kind: FileKind::Regular, perm: 0o644, umask: 0, rdev: Default::default() };

@@ -175,7 +175,7 @@ fn a_file_of_whose_delta_nodes_the_newest_version_alone_is_damaged_is_not_proved
 
 #[test]
 fn a_block_that_a_delta_node_holds_whole_comes_back_though_the_node_with_its_address_is_gone() {
-    use f2fs::delta::{Beside, Places, Study};
+    use f2fs::delta::{Places, Study};
     let options =
         mkfs::Options { features: mkfs::Options::modern().features | Features::DELTA, ..mkfs::Options::default() };
     let mut contents = bytes(1000);
