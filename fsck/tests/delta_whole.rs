@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use device::Memory;
-use f2fs::delta::{Beside, Places as Where, Study};
+use f2fs::delta::{Places as Where, Study};
 use f2fs::mkfs::Options;
 use f2fs::{MountOptions, Volume};
 use format::delta::Codec;
