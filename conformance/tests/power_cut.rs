@@ -147,6 +147,8 @@ fn replay() -> Option<(String, u64, Loss)> {
 /// The volume for a scenario's suffixes.
 fn subject(name: &str) -> F2fs {
     let mut subject = crash::f2fs(name.ends_with(DELTAS));
+    // Changes of neighbours and in one place, for which a file would soon have no more deltas.
+    subject.mounted.delta_study.at_any_price = name.starts_with("nudges");
     if name.contains(APPENDING) {
         subject.mounted.mode = Mode::Lfs;
     }

@@ -6,17 +6,19 @@
 //! process sends a final report when it ends.
 //!
 //! The mount's source, in the kernel's list, is the image. The serving process holds an advisory lock (`flock`) on the
-//! image while it uses it, and releases it after the final report. [`unmount`] also waits for that lock, so that the
-//! image can be used immediately.
+//! image while it uses it, and releases it after the final report. [`unmount`] also waits for that lock (for the end of
+//! the process if the image has got another name), so that the image can be used immediately.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
@@ -327,12 +329,17 @@ pub fn unmount(
     }
     let still_writing =
         || UnmountError::StillWriting { image: mount.source.clone(), seconds: ending.patience.as_secs() };
+    let process = waiting.as_ref().and_then(Client::process);
     let word = match waiting.map(|client| last_word(client, &mount.source, ending, &mut heard)).transpose() {
         Ok(word) => word,
         Err(SocketError::Late { .. }) => return Err(still_writing()),
         Err(_) => return Err(died()),
     };
-    if wait_released(&mount.source, ending.patience).is_ok_and(|released| !released) {
+    let released = wait_released(&mount.source, ending.patience).unwrap_or_else(|_| {
+        // The image has another name now, whose lock cannot be waited for: the process releases it when it ends.
+        !mount.source.is_absolute() || process.is_none_or(|process| has_ended(&process, ending.patience))
+    });
+    if !released {
         return Err(still_writing());
     }
     match &word {
@@ -405,6 +412,13 @@ fn last_word(
             _ => {}
         }
     }
+}
+
+/// Waits until a process has ended, at most `patience`. False if it has not.
+fn has_ended(process: &OwnedFd, patience: Duration) -> bool {
+    let timeout = Timespec::try_from(patience).ok();
+    let mut ended = [PollFd::new(process, PollFlags::IN)];
+    !matches!(rustix::event::poll(&mut ended, timeout.as_ref()), Ok(0))
 }
 
 /// Waits until no process holds the lock on `image`, at most `patience`. False if one still does.

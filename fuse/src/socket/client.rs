@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{self, BufRead, BufReader, ErrorKind, IoSlice, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::Path;
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+use rustix::process::PidfdFlags;
 
 use super::{PREFIX, Reply, Request, identity};
 use crate::control::SOCKET;
@@ -66,6 +67,13 @@ impl Client {
             ErrorKind::ConnectionRefused => SocketError::Elsewhere,
             _ => e.into(),
         })
+    }
+
+    /// The serving process, readable when it has ended. `None` if it is not visible from here, or is this process.
+    pub(crate) fn process(&self) -> Option<OwnedFd> {
+        let peer = rustix::net::sockopt::socket_peercred(self.stream.get_ref()).ok()?.pid;
+        let other = (peer != rustix::process::getpid()).then_some(peer)?;
+        rustix::process::pidfd_open(other, PidfdFlags::empty()).ok()
     }
 
     /// Connects to the process that uses `image`, mounted or not.
