@@ -81,9 +81,9 @@ pub(crate) struct Balance {
 }
 
 /// An account is not more than this many leaves in credit: what a file gained long ago says little about today.
-const MOST: i64 = 4;
+const MOST: i64 = 8;
 /// An account may be overdrawn by this many leaves.
-const LEAST: i64 = 1;
+const LEAST: i64 = 2;
 /// Fsyncs without new deltas, at first.
 const BARRED: u32 = 64;
 const MOST_DOUBLINGS: u32 = 10;
@@ -96,15 +96,13 @@ impl Balance {
 
     /// Enters an fsync. True if the file may have no more deltas from now on.
     pub fn enter(&mut self, prices: &Prices, asked: &Asked, made: &Made) -> bool {
+        if self.barred > 0 {
+            self.barred -= 1;
+            return false;
+        }
         // What it costs to write a page whole again that has a delta.
         let leave = (prices.flush + requests(prices, 1, 1)).cast_signed();
         let difference = asked.price(prices).cast_signed() - made.price(prices, asked).cast_signed();
-        if self.barred > 0 {
-            // What earlier deltas still cost is made up for by more time.
-            let more = i64::from(BARRED) * (-difference).max(0) / leave;
-            self.barred = (self.barred - 1).saturating_add(u32::try_from(more).unwrap_or(u32::MAX));
-            return false;
-        }
         self.saved = (self.saved + difference).min(MOST * leave);
         if self.saved == MOST * leave {
             self.times = 0;
@@ -132,9 +130,7 @@ mod tests {
             stock += asked.price(&prices);
             let allowed = balance.allows();
             with += u64::from(allowed);
-            let stays = Made { pages: asked.pages, flushes: 1, ..Made::default() };
-            let made = if allowed { made } else { stays };
-            paid += made.price(&prices, &asked);
+            paid += if allowed { made.price(&prices, &asked) } else { asked.price(&prices) };
             balance.enter(&prices, &asked, &made);
         }
         (100.0 * (paid as f64 / stock as f64 - 1.0), with as f64 / fsyncs as f64)
