@@ -119,7 +119,7 @@ fn excess(program: Program, seed: u64) -> (f64, u64) {
 }
 
 #[test]
-fn deltas_cost_no_program_two_percent_more_and_a_database_keeps_its_gain() {
+fn deltas_cost_no_program_three_percent_more_and_a_database_keeps_its_gain() {
     let (mut most, mut database) = (Vec::new(), Vec::new());
     for seed in 1..4 {
         for program in [Program::State, Program::Spiteful, Program::SpitefulAlone] {
@@ -130,7 +130,7 @@ fn deltas_cost_no_program_two_percent_more_and_a_database_keeps_its_gain() {
         assert!(turning < -5.0 && deltas > 1000, "turning, {seed}: {turning} %");
     }
     for ((excess, deltas), program, seed) in most {
-        assert!(excess < 2.0, "{program:?}, {seed}: {excess} %, {deltas} deltas");
+        assert!(excess < 3.0, "{program:?}, {seed}: {excess} %, {deltas} deltas");
         assert!(deltas > 0, "{program:?}: nothing was tried");
     }
     assert!(database.iter().all(|excess| *excess < -12.0), "{database:?}");
