@@ -136,7 +136,12 @@ impl Work {
     fn progress(self, vol: &dyn FileSystem, f: Ino) -> u64 {
         match self {
             Work::Cut => u64::MAX - vol.getattr(f).expect("is there").size,
-            Work::Zero | Work::Punch => vol.seek(f, 0, Seek::Data).unwrap_or(u64::MAX),
+            Work::Zero | Work::Punch => match vol.seek(f, 0, Seek::Data) {
+                Ok(first) => first,
+                Err(vfs::Error::PastEnd) => u64::MAX,
+                // Without power nothing is seen of it. An fsync then still succeeds if it has nothing to write.
+                Err(_) => 0,
+            },
             Work::Reserve => vol.getattr(f).expect("is there").blocks512,
             // A file whose blocks are being shifted is not visible.
             Work::Collapse | Work::Insert => 0,
