@@ -16,7 +16,7 @@ const EBUSY: i64 = 16;
 const EINVAL: i64 = 22;
 const EFBIG: i64 = 27;
 
-/// A process with an open file, which does what it is told.
+/// A process with an open file that follows commands.
 struct Program {
     child: Child,
     to: ChildStdin,
