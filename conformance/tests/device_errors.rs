@@ -106,7 +106,14 @@ impl BlockDevice for Failing {
 fn f2fs(seed: u64) -> F2fs {
     let made = Options { assume_zeroed: true, checkpoint_version: Some(7), uuid: Some([3; 16]), ..Options::modern() };
     let inline = seed.is_multiple_of(2);
-    let mounted = f2fs::MountOptions { node_cache: 64, dirty_limit: 64, dir_cache: 8, inline, ..Default::default() };
+    let mounted = f2fs::MountOptions {
+        node_cache: 64,
+        dirty_limit: 64,
+        dir_cache: 8,
+        inline,
+        discard_holes: true,
+        ..Default::default()
+    };
     F2fs { made, mounted, deltas: false }
 }
 

@@ -9,7 +9,7 @@
 //! name ([`crate::promises::replayed`]).
 //!
 //! The order of writes makes a replay complete: data and the nodes below the inode, a flush, the inode with its fsync
-//! mark, a flush. Without that mark, roll-forward ignores the file. If no block got a new address, because blocks were
+//! mark, a flush. Without that mark, roll-forward ignores the file. (A mount can leave out flushes: [`FsyncMode`].) If no block got a new address, because blocks were
 //! overwritten in place or became deltas, the first flush is not needed. If all were overwritten in place, `fdatasync`
 //! writes no inode. If they became deltas in delta nodes, the last of these nodes carries the mark, size and times, and
 //! the inode is written only if more of it changed.
@@ -36,6 +36,7 @@ use crate::inode::{Content, Inode};
 use crate::node::cache::Node;
 use crate::node::map::{Lookup, addr_in};
 use crate::node::write::Mark;
+use crate::options::FsyncMode;
 use crate::pack::Reason;
 use crate::promises::{Sighting, Since};
 use crate::segment::temperature::{Writeback, in_place};
@@ -61,7 +62,7 @@ impl Volume {
         self.ctx.check_writable()?;
         if inode.kind == FileKind::Regular {
             if self.is_settled(inode) {
-                return self.flush_written(inode.ino);
+                return self.flush_last(inode.ino);
             }
             let change = self.begin_modest()?;
             self.clear_the_way(&change, inode)?;
@@ -177,7 +178,7 @@ impl Volume {
     ) -> Result<()> {
         self.write_promise(change, inode, &mut content, how).inspect_err(|_| self.promises.stray(inode.ino))?;
         drop(content);
-        self.flush_written(inode.ino)?;
+        self.flush_last(inode.ino)?;
         self.counters.fast_fsyncs.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
@@ -194,7 +195,7 @@ impl Volume {
         if let (Some(asked), Ok(_)) = (asked, &out) {
             content.made.flushes += 1;
             let made = content.made;
-            if content.balance.enter(&self.ctx.options.prices, &asked, &made) {
+            if content.balance.enter(&self.ctx.options.prices_of_fsync(), &asked, &made) {
                 self.ctx.counters.delta_barred.fetch_add(1, Ordering::Relaxed);
             }
         }
@@ -223,6 +224,7 @@ impl Volume {
             runs: pages.chunk_by(|a, b| a + 1 == *b).count() as u64,
             stays: few && pages.iter().all(has_place),
             inode: !is_same,
+            in_order: options.fsync_mode == FsyncMode::Strict,
         })
     }
 
@@ -283,7 +285,7 @@ impl Volume {
         content.made.below = below.len() as u64;
         // If one of these nodes is torn, the chain ends before the mark: no flush is needed between them.
         self.nodes.write_nodes(change, &deltas, Mark::Plain, Cause::DeltaNode)?;
-        if !in_order {
+        if !in_order && (how == How::Atomic || self.ctx.options.fsync_mode == FsyncMode::Strict) {
             self.flush_for(ino)?;
             // Other reasons for this flush are not the fault of deltas.
             content.made.flushes += u64::from(content.made.moved || at_risk);
@@ -298,6 +300,14 @@ impl Volume {
         self.nodes.write_nodes(change, &[carrier], Mark::Fsync { dentry: false }, Cause::DeltaNode)?;
         self.promises.stamped(ino, &stamp);
         Ok(true)
+    }
+
+    /// The last flush of an fsync, if the mount has one.
+    fn flush_last(&self, ino: Ino) -> Result<()> {
+        match self.ctx.options.fsync_mode {
+            FsyncMode::NoBarrier => self.ctx.check_writable(),
+            FsyncMode::Strict | FsyncMode::Posix => self.flush_written(ino),
+        }
     }
 
     /// [`Self::flush_for`], unless a flush has followed everything that fsyncs of the inode wrote. (Writers without a

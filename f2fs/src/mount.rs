@@ -38,6 +38,7 @@ use crate::pack::PackState;
 use crate::promises::Promises;
 use crate::promises::flush_gate::FlushGate;
 use crate::segment::Logs;
+use crate::segment::dead::Dead;
 use crate::segment::log::Log;
 use crate::segment::table::SegmentTable;
 use crate::segment::temperature::Mode;
@@ -464,6 +465,9 @@ impl Volume {
             Segments::new(dev.clone(), sb.clone(), table, logs, cp.reserved_segs, pressure.clone(), chooser);
         gc.apply(&mut segments);
         segments.only_appends = options.mode == Mode::Lfs;
+        if options.discard && options.discard_holes && dev.zones().is_none() {
+            segments.table.dead = Some(Dead::default());
+        }
         let sums = segments.table.sums();
         let sound = Sound::of(&cp, sums);
         let blocks = (cp.valid_blocks, sums.total());
@@ -518,6 +522,7 @@ impl Volume {
             flushes: FlushGate::default(),
             relieved: AtomicU64::new(0),
             last_writeback: AtomicU64::new(monotonic.as_millis() as u64),
+            last_seen_used: Mutex::new(monotonic),
             accountant: Mutex::default(),
             reported_too: Mutex::default(),
             counters,

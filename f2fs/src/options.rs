@@ -32,6 +32,21 @@ pub enum CheckpointChoice {
     Older,
 }
 
+/// How often an fsync empties the device's cache, and so what a power cut can take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FsyncMode {
+    /// Before the mark, if blocks got new addresses, and after it: an fsync is durable when it returns, and one that was
+    /// cut short leaves the file as it was.
+    #[default]
+    Strict,
+    /// Only after the mark, as Linux does by default: an fsync is durable when it returns. One that was cut short can
+    /// leave whatever the new addresses held before.
+    Posix,
+    /// Never, as vendors of phones mount it: what a power cut leaves is up to the device's cache. A checkpoint and an
+    /// atomic commit still empty it.
+    NoBarrier,
+}
+
 /// Options of a mount.
 #[derive(Debug, Clone)]
 pub struct MountOptions {
@@ -45,6 +60,10 @@ pub struct MountOptions {
     pub mode: Mode,
     /// Discard freed segments.
     pub discard: bool,
+    /// Discard holes in segments that are in use, too, while the volume is idle (Linux: `discard_unit=block`).
+    pub discard_holes: bool,
+    /// What an fsync flushes.
+    pub fsync_mode: FsyncMode,
     /// Clean nodes in memory, in blocks of 4 KiB.
     pub node_cache: usize,
     /// Dirty file contents in memory before writers write back, in blocks of 4 KiB.
@@ -102,6 +121,12 @@ impl MountOptions {
         self.delta_study.is_priced() && self.in_place_blocks > 0 && self.mode == Mode::Adaptive
     }
 
+    /// The device's prices for an fsync: a flush that the mount leaves out costs nothing.
+    pub(crate) fn prices_of_fsync(&self) -> victim::joule::Prices {
+        let flush = if self.fsync_mode == FsyncMode::NoBarrier { 0 } else { self.prices.flush };
+        victim::joule::Prices { flush, ..self.prices }
+    }
+
     /// The defaults for a machine with this much memory: 1/64 of it for clean nodes, at least 32 and at most 256 MiB.
     pub fn for_machine(memory: u64) -> Self {
         let blocks = (memory / 64 / 4096).clamp(8192, 65_536);
@@ -117,6 +142,8 @@ impl Default for MountOptions {
             checkpoint: CheckpointChoice::Newest,
             mode: Mode::Adaptive,
             discard: true,
+            discard_holes: false,
+            fsync_mode: FsyncMode::Strict,
             node_cache: 8192,
             dirty_limit: 8192,
             dir_cache: 4096,

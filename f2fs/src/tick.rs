@@ -24,6 +24,7 @@ impl Volume {
         self.watch_host_room()?;
         self.write_if_due()?;
         self.restore_if_due()?;
+        self.discard_if_due();
         let next = self.cleaning.clean_if_due()?.min(AT_MOST);
         Ok(self.commit_in().map_or(next, |commit| next.min(commit)))
     }
@@ -124,6 +125,7 @@ impl Volume {
                 log::warn!("room ahead of logs stays reserved: {e}");
             }
             self.cleaning.checkpoint_locked(&mut pack, Reason::Unmount)?;
+            self.discard_last(&pack);
         }
         self.ctx.closed.store(true, Ordering::Release);
         Ok(())

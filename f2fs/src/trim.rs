@@ -1,17 +1,32 @@
 //! Which free blocks does the device still store?
 //!
-//! A checkpoint discards the segments that it frees. This module discards the holes in segments that are in use, as
-//! `fstrim` does in Linux. Linux also has a thread that discards holes of 64 KiB or more, and every hole if the volume
-//! is more than 80 % full; JouleFS has no such thread.
+//! A checkpoint discards the segments that it frees. This module discards the holes in segments that are in use: all of
+//! them at once, as `fstrim` does in Linux, or little by little while the volume is idle, as Linux's thread does: holes of
+//! 64 KiB or more, or every hole if the volume is more than 80 % full. (Linux discards every hole of a volume below
+//! 16 GiB; this does not depend on its size.)
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use device::{BlockDevice, Lba};
 use format::SegNo;
 
 use crate::cause::Cause;
 use crate::error::Error;
-use crate::pack::Reason;
+use crate::pack::{PackState, Reason};
 use crate::segment::table::SegmentTable;
 use crate::volume::Volume;
+
+/// Blocks of the shortest hole that is discarded in idle time (kernel `discard_granularity`).
+const GRANULARITY: u64 = 16;
+/// Percent of users' blocks in use above which every hole is discarded, idle or not (kernel `discard_urgent_util`).
+const URGENT: u64 = 80;
+/// A volume is idle this long after its last request (kernel `DEF_IDLE_INTERVAL`).
+const IDLE: Duration = Duration::from_secs(5);
+/// Requests of one tick: changes wait for them.
+const AT_ONCE: usize = 64;
+/// Requests of an unmount, which must not take long.
+const AT_UNMOUNT: usize = 4096;
 
 /// Runs of free blocks in the main area that the last checkpoint does not need: first block and length.
 fn runs(table: &SegmentTable, segments: u32, at_least: u64) -> Vec<(u64, u64)> {
@@ -39,6 +54,48 @@ fn runs(table: &SegmentTable, segments: u32, at_least: u64) -> Vec<(u64, u64)> {
 }
 
 impl Volume {
+    /// Discards the remaining holes before an unmount.
+    pub(crate) fn discard_last(&self, alone: &PackState) {
+        self.discard_holes(alone, AT_UNMOUNT);
+    }
+
+    /// Discards some holes if it is time to.
+    pub(crate) fn discard_if_due(&self) {
+        if !self.ctx.options.discard_holes {
+            return;
+        }
+        let now = self.ctx.clock.monotonic();
+        if self.ctx.used.load(Ordering::Relaxed) {
+            *self.last_seen_used.lock() = now;
+        }
+        if self.is_short_of_blocks() || now.saturating_sub(*self.last_seen_used.lock()) >= IDLE {
+            self.discard_holes(&self.ctx.cp.write(), AT_ONCE);
+        }
+    }
+
+    fn is_short_of_blocks(&self) -> bool {
+        let space = &self.nodes.space;
+        space.valid_blocks() * 100 > space.user_blocks() * URGENT
+    }
+
+    /// Discards at most `most` holes, while no log can fill one. Discard is advice: if the device refuses it, no hole is
+    /// discarded any more.
+    fn discard_holes(&self, _alone: &PackState, most: usize) {
+        let at_least = if self.is_short_of_blocks() { 1 } else { GRANULARITY };
+        let main = self.ctx.sb.seg_start(SegNo(0));
+        for _ in 0..most {
+            let Some((first, blocks)) = self.logs.seg.lock().table.dead.as_mut().and_then(|dead| dead.take(at_least))
+            else {
+                return;
+            };
+            if let Err(e) = self.ctx.dev.discard(Lba(u64::from(main.0) + first), blocks, Cause::Checkpoint.tag()) {
+                log::warn!("holes are not discarded: {e}");
+                self.logs.seg.lock().table.dead = None;
+                return;
+            }
+        }
+    }
+
     /// Writes a checkpoint and discards every run of at least `at_least` free blocks; returns the number of blocks
     /// discarded. No other operation changes the volume meanwhile.
     pub fn trim(&self, at_least: u64) -> vfs::Result<u64> {
@@ -61,8 +118,13 @@ impl Volume {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use device::{Counting, Memory, Time, VirtualClock};
     use vfs::FileSystem;
 
+    use super::*;
     use crate::options::MountOptions;
     use crate::rig::{blocks, file, judge, mounted, read, write};
 
@@ -86,5 +148,56 @@ mod tests {
             assert_eq!(read(&vol, *ino), blocks(1 + n % 4), "{}", names[n]);
         }
         judge(&dev, &vol);
+    }
+
+    #[test]
+    fn an_idle_volume_discards_the_holes_that_a_checkpoint_freed_and_nothing_else() {
+        let dev = Arc::new(Counting::new(Memory::new(64 * 256)));
+        let clock = Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)));
+        crate::mkfs::format(&*dev, &*clock, &crate::mkfs::Options::default()).unwrap();
+        let options = MountOptions { inline: false, discard_holes: true, ..MountOptions::default() };
+        let vol = Volume::mount(dev.clone(), clock.clone(), options).unwrap();
+        let made = dev.snapshot();
+        let told = || (&dev.snapshot() - &made).total().blocks_discarded;
+        let inos: Vec<_> = (0..60).map(|n| file(&vol, &format!("f{n}"))).collect();
+        for (n, ino) in inos.iter().enumerate() {
+            write(&vol, *ino, 0, &blocks(if n % 3 == 0 { 20 } else { 3 }));
+            vol.fsync(*ino, false).unwrap();
+        }
+        vol.sync().unwrap();
+        for n in (0..60).filter(|n| n % 3 < 2 && n % 2 == 0) {
+            vol.unlink(vol.root(), format!("f{n}").as_bytes()).unwrap();
+            vol.forget(inos[n], 1);
+        }
+        let tick = |seconds| {
+            clock.advance(Duration::from_secs(seconds));
+            vol.tick().unwrap();
+        };
+        tick(1);
+        vol.sync().unwrap();
+        tick(1);
+        assert_eq!(told(), 0, "it is in use");
+        tick(6);
+        let long = told();
+        assert!((200..300).contains(&long), "ten holes of 20 blocks and the nodes beside them, not those of 3: {long}");
+        // A hole that is written again is none.
+        write(&vol, file(&vol, "new"), 0, &blocks(40));
+        vol.sync().unwrap();
+        // Above 80 percent every hole counts.
+        let mut n = 0;
+        while !vol.is_short_of_blocks() {
+            write(&vol, file(&vol, &format!("more{n}")), 0, &blocks(200));
+            vol.sync().unwrap();
+            n += 1;
+        }
+        let before = told();
+        tick(1);
+        let free = vol.logs.free_fragments().total_blocks();
+        assert!(told() > before && told() - long <= free + 200, "{} {before} {free}", told());
+        for (n, ino) in inos.iter().enumerate().filter(|(n, _)| n % 3 == 2 || n % 2 == 1) {
+            assert_eq!(read(&vol, *ino), blocks(if n % 3 == 0 { 20 } else { 3 }), "f{n}");
+        }
+        let inner = dev.inner().fork();
+        judge(&inner, &vol);
     }
 }

@@ -24,6 +24,7 @@ mod restore;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -59,6 +60,8 @@ pub struct Volume {
     pub(crate) relieved: AtomicU64,
     /// Monotonic time of the last writeback, in milliseconds.
     pub(crate) last_writeback: AtomicU64,
+    /// Monotonic time at which background work last saw that the volume was in use.
+    pub(crate) last_seen_used: Mutex<Duration>,
     /// See [`vfs::Volume::account_by`].
     pub(crate) accountant: Mutex<Option<vfs::Accountant>>,
     /// See [`vfs::Volume::report_too`].

@@ -25,6 +25,7 @@ mod deltas_damaged;
 mod dir_fsync;
 mod extent_kernel;
 mod from_cache;
+mod fsync_modes;
 mod fsync_names;
 mod fsync_places;
 mod fsync_promises;

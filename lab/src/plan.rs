@@ -120,6 +120,8 @@ pub enum Kind {
     AppUpdates,
     /// Replays the same writes on one volume in a given state while a policy cleans.
     AppCleaning,
+    /// Follows a phone through a day of use and a night on the charger.
+    PhoneDay,
     /// Measures how long a writer waits if its file grows into the space of its deltas.
     DeltaEviction,
     /// Measures how fast a file with deltas in delta nodes is read.

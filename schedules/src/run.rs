@@ -137,6 +137,7 @@ fn options(m: &Mounting) -> Result<MountOptions, String> {
         checkpoint_after: Duration::from_secs(m.checkpoint_after),
         inline: m.inline,
         prealloc: m.prealloc.then_some(5),
+        discard_holes: m.hurry,
         delta_places: if m.delta_nodes { Places::Nodes } else { Places::Both },
         compress: compression(m)?,
         gc,

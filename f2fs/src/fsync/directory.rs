@@ -17,6 +17,7 @@ use crate::cause::Cause;
 use crate::context::{Begin, Change};
 use crate::error::{Error, Result};
 use crate::inode::Inode;
+use crate::options::FsyncMode;
 use crate::promises::replayed::{MOST_STEPS, Step};
 use crate::segment::temperature::Mode;
 use crate::volume::Volume;
@@ -45,7 +46,9 @@ impl Volume {
         if !self.promises.names.lock().is_durable(dir.ino) {
             // A writer to the chain holds `node_io` until the device has the node: the flush must not run earlier.
             drop(self.nodes.node_io.lock());
-            self.flush_for(dir.ino)?;
+            if self.ctx.options.fsync_mode != FsyncMode::NoBarrier {
+                self.flush_for(dir.ino)?;
+            }
         }
         Ok(true)
     }

@@ -21,6 +21,8 @@ pub(crate) struct Asked {
     pub stays: bool,
     /// Whether it would write the inode even then.
     pub inode: bool,
+    /// Whether contents at new addresses are flushed before the inode.
+    pub in_order: bool,
 }
 
 /// What an fsync wrote.
@@ -51,7 +53,7 @@ impl Asked {
         match (self.stays, self.inode) {
             (true, false) => requests(prices, self.runs, self.pages) + prices.flush,
             (true, true) => requests(prices, self.runs + 1, self.pages + 1) + prices.flush,
-            (false, _) => requests(prices, 2, self.pages + 1) + 2 * prices.flush,
+            (false, _) => requests(prices, 2, self.pages + 1) + (1 + u64::from(self.in_order)) * prices.flush,
         }
     }
 }
@@ -139,7 +141,7 @@ mod tests {
     const DELTAS: Made = Made { pages: 0, moved: false, nodes: 1, below: 0, flushes: 1, before: 26_000_000 };
 
     fn asked(pages: u64, runs: u64) -> Asked {
-        Asked { pages, runs, stays: true, inode: false }
+        Asked { pages, runs, stays: true, inode: false, in_order: true }
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! * [`migration`]: where age-based cleaning moves blocks.
 //! * `candidates`: what policies see of the table, as victims and as targets.
 //! * `pieces`: the free fragments, by size.
+//! * `dead`: the holes that the device still stores.
 //! * [`shadow`]: the segments as they would be if nobody had cleaned.
 //! * `zones`: how logs follow the write pointers of a zoned device.
 //! * `audit`: checks the counts of a segment against its map.
@@ -19,6 +20,7 @@
 
 mod audit;
 mod candidates;
+pub(crate) mod dead;
 pub mod log;
 pub mod migration;
 mod pieces;

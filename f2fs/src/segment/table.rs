@@ -13,6 +13,7 @@ use format::sit::{LogType, MAP_BYTES, SitEntry};
 use vfs::FreeFragments;
 use victim::fragmentation::{self, Fragmentation};
 
+use super::dead::Dead;
 use super::word_set::WordSet;
 use crate::error::{Error, Result};
 use crate::invariant::sums::Sums;
@@ -56,6 +57,12 @@ impl Segment {
             None if self.valid == 512 => &[0xFF; MAP_BYTES],
             None => &[0; MAP_BYTES],
         }
+    }
+    /// Held blocks that are no longer valid.
+    fn dropped(&self) -> impl Iterator<Item = u16> {
+        let maps = self.maps.as_deref().filter(|_| self.held > self.valid);
+        let is_dropped = |m: &Maps, i: usize| bits::msb_test(&m.held, i) && !bits::msb_test(&m.valid, i);
+        maps.into_iter().flat_map(move |m| (0..512_u16).filter(move |&i| is_dropped(m, i.into())))
     }
     fn compact(&mut self) {
         if let Some(m) = &mut self.maps {
@@ -106,6 +113,13 @@ pub struct SegmentTable {
     /// Segments whose numbers changed since the last `take_touched`; recorded from its first call on.
     touched: Vec<SegNo>,
     watched: bool,
+    /// Holes to discard, if holes are discarded.
+    pub(crate) dead: Option<Dead>,
+}
+
+/// A block of the main area, counted from its start.
+fn block(seg: SegNo, off: u16) -> u64 {
+    u64::from(seg.0) * 512 + u64::from(off)
 }
 
 impl SegmentTable {
@@ -126,6 +140,7 @@ impl SegmentTable {
             sums: Sums::default(),
             touched: Vec::new(),
             watched: false,
+            dead: None,
         };
         for i in 0..main_segs {
             t.put_free(SegNo(i), true);
@@ -259,6 +274,9 @@ impl SegmentTable {
         let (before, after) = fragmentation::around(&m.valid, off);
         if bits::msb_put(&mut m.valid, off.into(), true) {
             return Err(Error::corrupt(format_args!("segment {seg}, block {off}: handed out twice (log {log:?})")));
+        }
+        if let Some(dead) = &mut self.dead {
+            dead.leave_out(block(seg, off), 1);
         }
         if !bits::msb_put(&mut m.held, off.into(), true) {
             s.held += 1;
@@ -416,6 +434,9 @@ impl SegmentTable {
         for seg in std::mem::take(&mut self.changed) {
             let s = &mut self.segs[seg.0 as usize];
             s.changed = false;
+            if let Some(dead) = &mut self.dead {
+                s.dropped().for_each(|off| dead.add(block(seg, off), 1));
+            }
             s.compact();
             self.touch(seg);
         }
@@ -423,6 +444,9 @@ impl SegmentTable {
         for &seg in &freed {
             self.prefree.put(seg.0, false);
             self.put_free(seg, true);
+            if let Some(dead) = &mut self.dead {
+                dead.leave_out(block(seg, 0), 512);
+            }
         }
         freed
     }
@@ -440,6 +464,7 @@ impl SegmentTable {
     pub(super) fn apart(&self) -> SegmentTable {
         let mut copy = self.clone();
         copy.watched = false;
+        copy.dead = None;
         for seg in std::mem::take(&mut copy.touched) {
             copy.segs[seg.0 as usize].touched = false;
         }

@@ -28,6 +28,7 @@ mod idle;
 mod keeping;
 mod launch;
 mod layout;
+mod phone_day;
 mod recording;
 mod regret;
 mod request_sizes;
@@ -69,6 +70,7 @@ pub fn run(kind: Kind, profile: &Profile, job: &Job, progress: &Progress<'_>) ->
         Kind::AppReplay => app_replay::run(profile, job, progress),
         Kind::AppUpdates => app_updates::run(profile, job, progress),
         Kind::AppCleaning => app_cleaning::run(profile, job, progress),
+        Kind::PhoneDay => phone_day::run(profile, job, progress),
         Kind::DeltaReads => delta_reads::run(profile, job, progress),
         Kind::AppEnergy => app_energy::run(profile, job, progress),
         Kind::GcEffect => gc_effect::run(profile, job, progress),
@@ -106,6 +108,10 @@ pub fn check(kind: Kind, job: &Job) -> Result<(), LabError> {
         Kind::AppUpdates => parameters::<app_updates::Parameters>(job).and_then(|p| p.check()),
         Kind::AppCleaning => {
             let p = parameters::<OnVolume<app_cleaning::Parameters>>(job)?;
+            p.given.check(CLEANING).and_then(|()| p.work.check())
+        }
+        Kind::PhoneDay => {
+            let p = parameters::<OnVolume<phone_day::Parameters>>(job)?;
             p.given.check(CLEANING).and_then(|()| p.work.check())
         }
         Kind::DeltaReads => parameters::<delta_reads::Parameters>(job).map(drop),

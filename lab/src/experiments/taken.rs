@@ -11,8 +11,8 @@ use serde_json::Value;
 use super::given::{OnVolume, READ_IN};
 use super::{
     app_cleaning, app_energy, app_replay, app_updates, battery, bound, cleaning, databases, days, delta_eviction,
-    delta_reads, differential, disk_modes, dispersal, file_io, fragments, gc_effect, gc_energy, idle, launch, regret,
-    request_sizes, requests, sqlite, strategies, uncached, worth,
+    delta_reads, differential, disk_modes, dispersal, file_io, fragments, gc_effect, gc_energy, idle, launch,
+    phone_day, regret, request_sizes, requests, sqlite, strategies, uncached, worth,
 };
 use crate::plan::Kind;
 
@@ -59,6 +59,7 @@ pub fn parameters(kind: Kind) -> Vec<Parameter> {
         Kind::AppReplay => of::<OnVolume<app_replay::Parameters>>(),
         Kind::AppUpdates => of::<app_updates::Parameters>(),
         Kind::AppCleaning => of::<OnVolume<app_cleaning::Parameters>>(),
+        Kind::PhoneDay => of::<OnVolume<phone_day::Parameters>>(),
         Kind::DeltaReads => of::<delta_reads::Parameters>(),
         Kind::AppEnergy => of::<app_energy::Parameters>(),
         Kind::GcEffect => of::<gc_effect::Parameters>(),

@@ -3,7 +3,7 @@
 use f2fs::delta::{Places, Reads, Study};
 use f2fs::file::prealloc::{DEFAULT_BLOCKS, MOST_BLOCKS};
 use f2fs::streams::Streams;
-use f2fs::{Mode, MountOptions};
+use f2fs::{FsyncMode, Mode, MountOptions};
 use format::superblock::Features;
 
 use super::{commit, commit_idle, number, on};
@@ -41,6 +41,21 @@ fn set_value(core: &mut MountOptions, name: &str, value: Option<&str>) -> Result
         "discard" => core.discard = on(value)?,
         "nodiscard" if value.is_some() => return Err("nodiscard takes no value".into()),
         "nodiscard" => core.discard = false,
+        "discard_unit" => {
+            core.discard_holes = match value {
+                Some("segment") => false,
+                Some("block") => true,
+                _ => return Err("segment or block".into()),
+            };
+        }
+        "fsync_mode" => {
+            core.fsync_mode = match value {
+                Some("strict") => FsyncMode::Strict,
+                Some("posix") => FsyncMode::Posix,
+                Some("nobarrier") => FsyncMode::NoBarrier,
+                _ => return Err("strict, posix or nobarrier".into()),
+            };
+        }
         "mode" => {
             core.mode = match value {
                 Some("lfs") => Mode::Lfs,

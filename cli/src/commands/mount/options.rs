@@ -57,6 +57,19 @@ const F2FS: &[Choice] = &[
     ("discard", "on|off", "tell the device which blocks are free; default on"),
     ("nodiscard", "", "as discard=off"),
     (
+        "discard_unit",
+        "segment|block",
+        "segment: discard segments that become free; block: when idle, also holes of 64 KiB or more, and every hole if the \
+         volume is more than 80 % full, as Linux does. Default segment",
+    ),
+    (
+        "fsync_mode",
+        "strict|posix|nobarrier",
+        "how often an fsync empties the device's cache. strict: an fsync that a power cut interrupts leaves the file as it \
+         was; posix: once, as Linux, and it may leave other data in the file; nobarrier: never, as vendors of phones mount: \
+         A POWER CUT MAY UNDO FSYNCS OR LEAVE OTHER DATA IN THEIR FILES. Default strict",
+    ),
+    (
         "mode",
         "adaptive|lfs",
         "lfs: write only at the ends of the logs, never in place (except pinned files) or into holes; default adaptive",

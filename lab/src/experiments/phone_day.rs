@@ -1,0 +1,456 @@
+//! What does a day of a phone's use cost, from the first call in the morning to the end of the night on the charger?
+//!
+//! Applications ([`crate::apps`]) are used in sessions, each of which begins with reads of the application's package;
+//! photos and videos are taken, packages are replaced by newer ones. The old photo goes when a new one comes, so the
+//! volume stays as full as it was. In between, and all night, the volume rests and does its own work at its own pace.
+//! Every variant begins with the same blocks, except for deltas that its mount makes while the databases are created.
+//!
+//! Left out on purpose: the applications' computing, everything of the phone but its storage, and cold mounts.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use device::BLOCK;
+use device::clock::Clock;
+use device::energy::profile::{DeviceSpec, Profile};
+use f2fs::MountOptions;
+use f2fs::gc::settings::{Intervals, Pace, Settings, Urgency};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use vfs::{Caller, FileSystem, RenameFlags};
+use victim::Power;
+use volume::Kind;
+
+use super::app_cleaning::fill;
+use super::app_noted::{self, Kept, Times, distribution};
+use super::cleaned::{self, Cleaned};
+use super::given::{Named, OnVolume};
+use super::keeping::Keeping;
+use super::{Measured, parameters};
+use crate::apps::App;
+use crate::apps::database;
+use crate::apps::play::{Made, Player};
+use crate::error::LabError;
+use crate::plan::Job;
+use sim::bench::{Bench, Recorder, blocks_of_mib};
+use sim::progress::Progress;
+use sim::result::{Histogram, Phase};
+
+/// An application and its use.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Use {
+    /// The application by name.
+    app: String,
+    /// Sessions in the day, evenly spaced.
+    sessions: u64,
+    /// Minutes of a session.
+    minutes: u64,
+}
+
+/// Large files.
+#[derive(Deserialize, JsonSchema, Clone, Copy)]
+#[serde(deny_unknown_fields)]
+struct Large {
+    /// How many come in the day, evenly spaced.
+    times: u64,
+    /// KiB of one.
+    kib: u64,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Parameters {
+    /// The applications.
+    apps: Vec<Use>,
+    /// Photos taken.
+    photos: Large,
+    /// Videos taken.
+    videos: Large,
+    /// Packages replaced by newer ones.
+    updates: Large,
+    /// Hours of the day, on battery.
+    day_hours: u64,
+    /// Hours of the night, on the charger.
+    night_hours: u64,
+    /// KiB of its package that an application reads when a session begins.
+    launch_kib: u64,
+    /// How small updates are stored.
+    keeping: Keeping,
+    /// Whether deltas of read-only files are folded while the volume is idle.
+    #[serde(default)]
+    delta_return: bool,
+    /// Mount options of the day, which the aging of the volume has not: options of `joulefs mount` by name.
+    #[serde(default)]
+    mount: Named,
+    /// The cleaning policy, at its own pace; `none`: no cleaning ahead of time.
+    cleaning: String,
+    /// Minimum age in seconds for policies with an age threshold.
+    age_threshold: u64,
+    /// Seconds between checkpoints, if not F2FS's 60.
+    #[serde(default)]
+    checkpoint_seconds: Option<u64>,
+    /// At night, clean greedily until at most 100 segments are dirty, for 420 s at most, then discard every free block:
+    /// Android's idle maintenance (AOSP, `system/vold`, `IdleMaint.cpp`).
+    #[serde(default)]
+    maintenance: bool,
+    /// MiB of the host's memory.
+    memory_mib: u64,
+    /// Percent of the user's space in use at the start; an unused file fills the difference.
+    fill_percent: u64,
+    /// Watt-hours of the phone's battery.
+    battery_wh: f64,
+    /// GiB of the phone's storage, for its years of life. The simulated volume is smaller.
+    storage_gib: u64,
+}
+
+impl Parameters {
+    /// Refuses unknown names, and numbers that make no day.
+    pub fn check(&self) -> Result<(), LabError> {
+        self.apps.iter().try_for_each(|u| App::find(&u.app).map(drop))?;
+        self.settings(Power::Battery)?;
+        self.mount.beside(Kind::F2fs, MountOptions::default())?;
+        let no_use = |u: &Use| u.sessions == 0 || u.minutes == 0;
+        if self.apps.iter().any(no_use) || self.day_hours == 0 || self.memory_mib == 0 || self.fill_percent > 99 {
+            return Err(LabError::parameters(
+                "sessions, minutes, day_hours and memory_mib are 1 or more, fill_percent 99 or less",
+            ));
+        }
+        if [self.photos, self.videos, self.updates].iter().any(|l| l.times > 0 && l.kib == 0) {
+            return Err(LabError::parameters("photos, videos and updates of 0 KiB are none: times = 0"));
+        }
+        Ok(())
+    }
+
+    /// Cleaning as on a mount with this policy.
+    fn settings(&self, power: Power) -> Result<Settings, LabError> {
+        let policy = cleaned::policy(&self.cleaning)?;
+        let (intervals, pace) = (Intervals::of(policy), Pace::of(policy));
+        Ok(Settings { on: cleaned::cleans(&self.cleaning), policy, intervals, pace, power, ..Settings::default() })
+    }
+
+    fn day(&self) -> Duration {
+        Duration::from_secs(self.day_hours * 3600)
+    }
+}
+
+/// What happens at a moment of the day.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Deed {
+    Photo(u64),
+    Video(u64),
+    Update(u64),
+}
+
+/// An application being used.
+struct User<'s> {
+    player: Player<'s>,
+    /// When its next call is due.
+    due: Duration,
+    /// Whether that begins a session.
+    begins: bool,
+    /// Time left of this session.
+    left: Duration,
+    /// Later sessions.
+    starts: VecDeque<Duration>,
+    minutes: u64,
+    package: u64,
+}
+
+impl<'s> User<'s> {
+    fn new(player: Player<'s>, of: &Use, package: u64, day: Duration) -> Self {
+        // Not all applications at once.
+        let mut starts: VecDeque<_> = moments(day, of.sessions, 0.1 * package as f64).collect();
+        let due = starts.pop_front().unwrap_or_default();
+        User { player, due, begins: true, left: Duration::ZERO, starts, minutes: of.minutes, package }
+    }
+
+    fn begin(&mut self) {
+        (self.begins, self.left) = (false, Duration::from_secs(60 * self.minutes));
+    }
+
+    /// Pauses. At the end of a session, until the next one; the last one lasts until the script ends.
+    fn pause(&mut self, now: Duration, time: Duration) {
+        self.left = self.left.saturating_sub(time);
+        self.due = now + time;
+        if self.left.is_zero()
+            && let Some(start) = self.starts.pop_front()
+        {
+            (self.due, self.begins) = (self.due.max(start), true);
+        }
+    }
+}
+
+/// Moments at even distances in the day, from `offset` of a distance on.
+fn moments(day: Duration, times: u64, offset: f64) -> impl Iterator<Item = Duration> {
+    (0..times).map(move |n| day.mul_f64((n as f64 + offset) / times as f64))
+}
+
+fn photo(n: u64) -> String {
+    format!("photo-{n:04}")
+}
+fn video(n: u64) -> String {
+    format!("video-{n:04}")
+}
+fn package(n: u64) -> String {
+    format!("package-{n:02}")
+}
+
+/// Requests of a reader, like the kernel's read-ahead.
+const AHEAD: usize = 128 << 10;
+
+/// A phone's day on a volume.
+struct Day<'a> {
+    bench: &'a Bench,
+    p: &'a Parameters,
+    seed: u64,
+    times: Times,
+    late: Vec<u64>,
+}
+
+impl Day<'_> {
+    fn write(&mut self, name: &str, kib: u64) -> Result<u64, LabError> {
+        let (fs, clock) = (self.bench.f2fs()?, self.bench.clock());
+        let ino = self.bench.file(name)?;
+        let began = clock.monotonic();
+        self.bench.write_whole(ino, kib << 10, self.seed ^ ino.0)?;
+        self.times.syncs.push((clock.monotonic() - began).as_nanos() as u64);
+        fs.forget(ino, 1);
+        Ok(kib << 10)
+    }
+
+    fn remove(&self, name: &str) -> Result<(), LabError> {
+        let fs = self.bench.f2fs()?;
+        Ok(fs.unlink(fs.root(), name.as_bytes())?)
+    }
+
+    /// Reads the begin of an application's package.
+    fn launch(&mut self, package: &str) -> Result<u64, LabError> {
+        let (fs, clock) = (self.bench.f2fs()?, self.bench.clock());
+        let ino = fs.lookup(fs.root(), package.as_bytes())?.attr.ino;
+        let mut piece = vec![0; AHEAD];
+        let (end, mut at) = (self.p.launch_kib << 10, 0);
+        while at < end {
+            let began = clock.monotonic();
+            let n = fs.read(ino, at, &mut piece)?;
+            self.times.reads.push((clock.monotonic() - began).as_nanos() as u64);
+            if n == 0 {
+                break;
+            }
+            at += n as u64;
+        }
+        fs.forget(ino, 1);
+        Ok(at)
+    }
+
+    fn large(&mut self, deed: Deed) -> Result<u64, LabError> {
+        match deed {
+            Deed::Photo(n) => {
+                self.remove(&photo(n))?;
+                self.write(&photo(n + self.p.photos.times), self.p.photos.kib)
+            }
+            Deed::Video(n) => {
+                self.remove(&video(n))?;
+                self.write(&video(n + self.p.videos.times), self.p.videos.kib)
+            }
+            Deed::Update(n) => {
+                let bytes = self.write("package-new", self.p.updates.kib)?;
+                let fs = self.bench.f2fs()?;
+                let (root, name) = (fs.root(), package(n % self.p.apps.len() as u64));
+                let to = (root, name.as_bytes());
+                fs.rename(Caller::default(), (root, b"package-new"), to, RenameFlags::empty())?;
+                Ok(bytes)
+            }
+        }
+    }
+
+    /// Everything that the user does until the evening; returns the bytes read and written.
+    fn pass(&mut self, mut users: Vec<User<'_>>, recorder: &mut Recorder<'_>) -> Result<u64, LabError> {
+        let (day, p, clock) = (self.p.day(), self.p, self.bench.clock().clone());
+        let volume = self.bench.f2fs()?.clone();
+        let began = clock.monotonic();
+        let mut deeds: Vec<(Duration, Deed)> = moments(day, p.photos.times, 0.4)
+            .zip((0..).map(Deed::Photo))
+            .chain(moments(day, p.videos.times, 0.6).zip((0..).map(Deed::Video)))
+            .chain(moments(day, p.updates.times, 0.8).zip((0..).map(Deed::Update)))
+            .collect();
+        deeds.sort_unstable();
+        let mut deeds = VecDeque::from(deeds);
+        let mut bytes = 0;
+        loop {
+            let user = users.iter_mut().filter(|u| u.player.left() > 0).min_by_key(|u| u.due);
+            let due = user.as_ref().map(|u| u.due);
+            let large = deeds.front().copied().filter(|(at, _)| due.is_none_or(|due| *at <= due));
+            let Some(due) = large.map(|(at, _)| at).or(due) else { break };
+            cleaned::pass_time(self.bench, recorder, (began + due).saturating_sub(clock.monotonic()))?;
+            let now = || clock.monotonic() - began;
+            self.late.push((now().saturating_sub(due)).as_nanos() as u64);
+            if let Some((_, deed)) = large {
+                deeds.pop_front();
+                bytes += self.large(deed)?;
+                recorder.step()?;
+                continue;
+            }
+            let Some(user) = user else { break };
+            if user.begins {
+                user.begin();
+                bytes += self.launch(&package(user.package))?;
+            }
+            while user.player.left() > 0 {
+                bytes += user.player.bytes();
+                let made = self.times.step(&mut user.player, &volume, &clock)?;
+                recorder.step()?;
+                if let Made::Wait(time) = made {
+                    user.pause(now(), time);
+                    break;
+                }
+            }
+        }
+        cleaned::pass_time(self.bench, recorder, (began + day).saturating_sub(clock.monotonic()))?;
+        Ok(bytes)
+    }
+}
+
+/// Runs a day and a night.
+pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
+    let OnVolume { given, work: p } = parameters::<OnVolume<Parameters>>(job)?;
+    given.check(super::CLEANING)?;
+    p.check()?;
+    let gc = p.settings(Power::Battery)?;
+    let (features, options) = p.keeping.of();
+    let (mut bench, (mut phases, mut histograms)) = given.bench_with(
+        profile,
+        job,
+        features,
+        MountOptions { delta: false, gc: cleaned::never(gc.policy), ..MountOptions::default() },
+        &progress.part(0, 3),
+    )?;
+    bench.keep_in_memory(blocks_of_mib(p.memory_mib) as usize);
+    let usual = options.checkpoint_after;
+    let checkpoint_after = p.checkpoint_seconds.map_or(usual, Duration::from_secs);
+    let options = MountOptions { gc: cleaned::never(gc.policy), delta_return: p.delta_return, ..options };
+    bench.mount_as(p.mount.beside(Kind::F2fs, MountOptions { checkpoint_after, ..options })?)?;
+    let mut scripts = Vec::new();
+    for of in &p.apps {
+        scripts.push((format!("{}-", of.app), App::find(&of.app)?.script(of.sessions * of.minutes, job.seed, None)?));
+    }
+    let mut users = Vec::new();
+    for (n, ((prefix, script), of)) in scripts.iter().zip(&p.apps).enumerate() {
+        let mut player = Player::among_others(script, prefix);
+        while player.left() > 0 {
+            player.step(&**bench.f2fs()?)?;
+        }
+        users.push(User::new(player, of, n as u64, p.day()));
+    }
+    let mut day = Day { bench: &bench, p: &p, seed: job.seed, times: Times::default(), late: Vec::new() };
+    for (of, name) in [(p.photos, photo as fn(u64) -> String), (p.videos, video)] {
+        (0..of.times).try_for_each(|n| day.write(&name(n), of.kib).map(drop))?;
+    }
+    (0..p.apps.len() as u64).try_for_each(|n| day.write(&package(n), p.updates.kib).map(drop))?;
+    fill(&bench, p.fill_percent, job.seed)?;
+    bench.restart(false)?;
+    let volume = bench.f2fs()?.clone();
+    cleaned::set_age_threshold(&volume, p.age_threshold)?;
+    volume.forget_past();
+    for user in &mut users {
+        user.player.find_again(&*volume)?;
+        user.player.begin();
+    }
+    histograms.push(Histogram::of_free_space(&volume.free_fragments(), "in the morning"));
+    let mut day = Day { bench: &bench, p: &p, seed: job.seed, times: Times::default(), late: Vec::new() };
+    volume.set_cleaning(gc);
+    let seconds = (p.day_hours + p.night_hours) * 3600;
+    let mut by_day = measured(&bench, &p, "day", seconds, &progress.part(1, 3), |recorder| {
+        let bytes = day.pass(users, recorder)?;
+        volume.sync()?;
+        Ok(bytes)
+    })?;
+    let Day { times, mut late, .. } = day;
+    times.note(&mut by_day);
+    distribution(&mut by_day, "late", &mut late);
+    volume.set_cleaning(p.settings(Power::Powered)?);
+    let by_night = measured(&bench, &p, "night", seconds, &progress.part(2, 3), |recorder| {
+        let mut left = Duration::from_secs(p.night_hours * 3600);
+        if p.maintenance {
+            left = left.saturating_sub(maintain(&bench, recorder, p.settings(Power::Powered)?)?);
+        }
+        cleaned::pass_time(&bench, recorder, left)?;
+        volume.set_cleaning(cleaned::never(gc.policy));
+        volume.sync()?;
+        Ok(0)
+    })?;
+    in_all(profile, &p, &by_day, &by_night).into_iter().for_each(|(name, value, unit)| by_day.note(name, value, unit));
+    histograms.push(Histogram::of_free_space(&volume.free_fragments(), "the next morning"));
+    phases.extend([by_day, by_night]);
+    for (prefix, script) in &scripts {
+        for (file, expected) in &script.databases {
+            database::check(volume.clone(), &format!("{prefix}{file}"), expected)?;
+        }
+    }
+    volume.unmount()?;
+    Ok((phases, histograms))
+}
+
+/// Measures a part of the day, with everything that is noted of both.
+fn measured(
+    bench: &Bench,
+    p: &Parameters,
+    name: &str,
+    seconds: u64,
+    progress: &Progress<'_>,
+    work: impl FnOnce(&mut Recorder<'_>) -> Result<u64, LabError>,
+) -> Result<Phase, LabError> {
+    let volume = bench.f2fs()?;
+    let (before, kept, asked) = (Cleaned::so_far(volume), Kept::so_far(volume), bench.asked());
+    let mut phase = bench.measure(name, seconds, progress, |recorder| Ok(work(recorder)?))?;
+    let after = bench.asked();
+    app_noted::traffic(&mut phase, &(&after.0 - &asked.0), &(&after.1 - &asked.1));
+    kept.note(volume, &mut phase);
+    let cleaned = Cleaned::so_far(volume).since(before);
+    cleaned.note(&mut phase);
+    cleaned::note_inside(&mut phase);
+    phase.note("foreground_gc_count", cleaned.in_foreground as f64, "GCs");
+    phase.note("longest_step", volume.counters.longest_pause.load(Relaxed) as f64 / 1e3, "ms");
+    phase.note("free_segments", volume.state().free_segments.into(), "segments");
+    phase.note("battery", 100.0 * phase.total().joules() / (p.battery_wh * 3600.0), "%");
+    Ok(phase)
+}
+
+/// The most that Android's maintenance cleans, and when it stops.
+const MAINTAINED: (Duration, u32) = (Duration::from_secs(420), 100);
+
+/// Android's idle maintenance; returns how long it took.
+fn maintain(bench: &Bench, recorder: &mut Recorder<'_>, gc: Settings) -> Result<Duration, LabError> {
+    let (volume, clock) = (bench.f2fs()?, bench.clock());
+    let began = clock.monotonic();
+    volume.set_cleaning(Settings { urgency: Urgency::High, ..gc });
+    cleaned::pass(bench, recorder, || {
+        let left = MAINTAINED.0.checked_sub(clock.monotonic() - began).filter(|left| !left.is_zero());
+        Ok(left.filter(|_| volume.state().dirty_segments > MAINTAINED.1))
+    })?;
+    volume.set_cleaning(gc);
+    volume.trim(1)?;
+    Ok(clock.monotonic() - began)
+}
+
+/// Day and night together: joules, blocks, erases, and how many years the phone's flash would take such days (its cycles
+/// times its capacity, by what was programmed for the host, as padding, and by the flash's own copies).
+fn in_all(profile: &Profile, p: &Parameters, day: &Phase, night: &Phase) -> Vec<(&'static str, f64, &'static str)> {
+    let sum = |of: fn(&Phase) -> f64| of(day) + of(night);
+    let counted = |phase: &Phase, names: &[&str]| names.iter().filter_map(|n| phase.counters.get(*n)).sum::<u64>();
+    let of = |names: &[&str]| (counted(day, names) + counted(night, names)) as f64;
+    let programmed = of(&["blocks_programmed", "blocks_padded", "blocks_copied"]);
+    let mut all = vec![
+        ("joules_in_all", sum(|phase| phase.total().joules()), "J"),
+        ("blocks_in_all", sum(|phase| phase.measures["blocks"].value), "blocks"),
+        ("flushes_in_all", sum(|phase| phase.measures["flushes"].value), "flushes"),
+        ("erases_in_all", of(&["erases"]), "erases"),
+        ("programmed_in_all", programmed, "blocks"),
+    ];
+    if let DeviceSpec::Flash(flash) = &profile.device {
+        let cycles = flash.nand.endurance.value as f64 * (p.storage_gib << 30) as f64;
+        all.push(("life", cycles / (programmed * BLOCK as f64) / 365.0, "years"));
+    }
+    all
+}
