@@ -147,6 +147,7 @@ fn an_option_that_would_do_nothing_is_refused() {
     }
     refused(2, &["mount", &plain, &dir, "-o", "streams=logs"], &["streams", "has no effect", "--profile"]);
     refused(2, &["mount", &plain, &dir, "-o", "prealloc=db,mode=lfs"], &["prealloc", "has no effect", "mode=lfs"]);
+    refused(2, &["mount", &plain, &dir, "-o", "discard_unit=block,nodiscard"], &["discard_unit", "has no effect"]);
     // An option set to off is not refused.
     done(&["mount", &plain, &dir, "-o", "delta=on,delta=off,delta_return=off,streams=one"]);
     done(&["unmount", &dir]);

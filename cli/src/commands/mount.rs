@@ -18,7 +18,6 @@ use ::host::power;
 use clap::ValueEnum;
 use device::energy::profile::Profile;
 use f2fs::{CheckpointChoice, RollForward};
-use format::superblock::Features;
 use fuse::MountError;
 use fuse::socket::{ControlSocket, Doom, LastWord, Status};
 use serde_json::json;
@@ -361,8 +360,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let socket = ControlSocket::bind(Some(&path), Some(saving::saver(image.clone())), doom).map(Arc::new);
     // A kernel may lack Unix sockets: then the final state cannot be queried.
     let socket = socket.inspect_err(|e| log::warn!("{}: no control socket: {e}", path.display())).ok();
-    let deltas = image.mounted().f2fs().is_some_and(|volume| volume.superblock().features.contains(Features::DELTA));
-    let idle = idle::notes(&core, &args.options, (image.mounted().kind(), deltas), image.vol.read_only());
+    let idle = idle::notes(image.mounted(), &args.options, image.vol.read_only());
     let unheld = image.host_room().and_then(|room| host::attend(room, &path));
     for text in image.vol.warning().into_iter().chain(idle).chain(unheld) {
         let text = format!("{}: {text}", path.display());

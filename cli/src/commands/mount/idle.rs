@@ -6,8 +6,9 @@
 use device::energy::profile::{DeviceSpec, Profile};
 use f2fs::Mode;
 use f2fs::streams::Streams;
+use format::superblock::Features;
 use victim::Policy;
-use volume::{Kind, MountOptions};
+use volume::{MountOptions, Mounted};
 
 use crate::Failure;
 
@@ -22,6 +23,10 @@ pub fn refuse(core: &MountOptions, profile: Option<&Profile>) -> Result<(), Fail
             "only a simulated device with placement handles separates writes (--profile PROFILE with nand.handles)";
         return Err(Failure::usage(format!("-o streams has no effect: {why}; leave it out")));
     }
+    if core.f2fs.discard_holes && !core.f2fs.discard {
+        let why = "nothing is discarded on this mount";
+        return Err(Failure::usage(format!("-o discard_unit=block has no effect: {why}; leave it or discard=off out")));
+    }
     if core.f2fs.prealloc.is_some() && core.f2fs.mode == Mode::Lfs {
         let why = "mode=lfs reserves no blocks";
         return Err(Failure::usage(format!("-o prealloc has no effect: {why}; leave one of them out")));
@@ -30,7 +35,7 @@ pub fn refuse(core: &MountOptions, profile: Option<&Profile>) -> Result<(), Fail
 }
 
 /// Options that affect only writing.
-const OF_WRITING: [&str; 34] = [
+const OF_WRITING: [&str; 36] = [
     "background_gc",
     "checkpoint_bytes",
     "checkpoint_seconds",
@@ -48,6 +53,8 @@ const OF_WRITING: [&str; 34] = [
     "delta_return",
     "dirty",
     "discard",
+    "discard_unit",
+    "fsync_mode",
     "gc",
     "inline",
     "mode",
@@ -68,21 +75,26 @@ const OF_WRITING: [&str; 34] = [
 ];
 
 /// Warnings about options that have no effect here, or not yet.
-pub fn notes(core: &MountOptions, given: &[String], (kind, deltas): (Kind, bool), read_only: bool) -> Option<String> {
+pub fn notes(mounted: &Mounted, given: &[String], read_only: bool) -> Option<String> {
     if read_only {
         let name = |option: &&String| option.split('=').next().is_some_and(|name| OF_WRITING.contains(&name));
         let idle: Vec<&str> = given.iter().filter(name).map(String::as_str).collect();
         return (!idle.is_empty()).then(|| format!("{} has no effect on a read-only mount", idle.join(",")));
     }
+    let volume = mounted.f2fs()?;
     let class = given.iter().find(|option| ["profile=phone", "profile=card"].contains(&option.as_str()));
-    if let Some(class) = class.filter(|_| kind == Kind::F2fs && !deltas) {
+    if let Some(class) = class.filter(|_| !volume.superblock().features.contains(Features::DELTA)) {
         return Some(format!(
             "{class}: deltas would pay here, but the volume cannot hold any; joulefs unsettle changes that"
         ));
     }
+    let zoned = volume.superblock().features.contains(Features::BLKZONED);
+    if let Some(option) = given.iter().find(|option| *option == "discard_unit=block" && zoned) {
+        return Some(format!("{option} has no effect on a zoned device, whose zones are reset as a whole"));
+    }
     let power = given.iter().find(|option| option.starts_with("power="))?;
-    let gc = core.f2fs.gc;
-    let policy = if core.f2fs.mode == Mode::Lfs { gc.policy } else { gc.preferred.unwrap_or(gc.policy) };
-    let idle = kind == Kind::F2fs && policy != Policy::Joule;
-    idle.then(|| format!("{power} has no effect on cleaning with gc={}: only gc=joule uses it", policy.name()))
+    // Of the mount, which does not take the policy that was preferred everywhere.
+    let policy = volume.cleaning().policy;
+    (policy != Policy::Joule)
+        .then(|| format!("{power} has no effect on cleaning with gc={}: only gc=joule uses it", policy.name()))
 }
