@@ -16,10 +16,11 @@ cd "$WORK"; mkdir h m
 case $HOST in
     tmpfs) mount -t tmpfs -o size=${SIZE:-80m} t h ;;
     quota)
-        truncate -s 800M disk; mkfs.btrfs -q disk >/dev/null 2>&1; mkdir all
+        truncate -s 800M disk; "$BTRFS" disk; mkdir all
         mount -t btrfs -o loop disk all && btrfs quota enable all && btrfs subvolume create all/s >/dev/null || exit 99
         btrfs qgroup limit 120M all/s && mount --bind all/s h ;;
-    *) truncate -s 400M disk; mkfs.$HOST -q disk >/dev/null 2>&1; mount -t $HOST -o loop disk h ;;
+    btrfs) truncate -s 400M disk; "$BTRFS" disk; mount -t btrfs -o loop disk h ;;
+    *) truncate -s 400M disk; mkfs.$HOST -q disk >/dev/null; mount -t $HOST -o loop disk h ;;
 esac || exit 99
 fill() {
     fallocate -l $(($(df --output=avail -k h | tail -1) - 512))k h/filler
@@ -32,16 +33,23 @@ fill() {
 same() { "$J" cat "h/v.img:/$1" | cmp -s -n $3 - "$2" && [ $("$J" cat "h/v.img:/$1" | wc -c) -ge $3 ] && echo "same $1" || echo "differs $1"; }
 "#;
 
-/// Runs a script in its own mount namespace; returns its output, and the errors printed.
-fn script(host: &str, kind: &str, text: &str) -> Option<(String, String)> {
+/// Makes Btrfs in an image.
+const MAKE_BTRFS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../judges/mkfs.btrfs");
+
+/// Runs a script in its own mount namespace; returns its output and the errors printed, or why there is no such host.
+fn script(host: &str, kind: &str, text: &str) -> Result<(String, String), String> {
     let work = Room::new();
     let out: Output = Command::new("unshare")
         .args(["--mount", "--propagation", "private", "sh", "-c", &format!("{BEGIN}{text}")])
-        .envs([("J", env!("CARGO_BIN_EXE_joulefs")), ("HOST", host), ("TYPE", kind), ("WORK", &work.text(""))])
+        .envs([("J", env!("CARGO_BIN_EXE_joulefs")), ("BTRFS", MAKE_BTRFS)])
+        .envs([("HOST", host), ("TYPE", kind), ("WORK", &work.text(""))])
         .output()
         .unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (out.status.code() != Some(99)).then(|| (text(&out.stdout), text(&out.stderr)))
+    match out.status.code() {
+        Some(99) => Err(format!("a loop device, to mount {host}: {}", text(&out.stderr).trim())),
+        _ => Ok((text(&out.stdout), text(&out.stderr))),
+    }
 }
 
 /// Host file systems that this machine can mount.
@@ -70,8 +78,8 @@ fn on_all(kinds: &[&str], text: &str, judge: impl Fn(&str, &str, &str)) {
     for host in hosts() {
         for kind in kinds {
             match script(host, kind, text) {
-                Some((out, err)) => judge(&format!("{kind} on {host}"), &out, &err),
-                None => testlog::missing(format_args!("a loop device, to mount {host}")),
+                Ok((out, err)) => judge(&format!("{kind} on {host}"), &out, &err),
+                Err(why) => testlog::missing(why),
             }
         }
     }
@@ -232,7 +240,10 @@ losetup -d $dev
         if !hosts().contains(&"tmpfs") {
             return;
         }
-        let Some((out, err)) = script("tmpfs", kind, WORK) else { return testlog::missing("a loop device") };
+        let (out, err) = match script("tmpfs", kind, WORK) {
+            Ok(both) => both,
+            Err(why) => return testlog::missing(why),
+        };
         assert_eq!(lines(&out, "unmount"), ["0"], "{kind}: {out}{err}");
         assert_eq!(lines(&out, "fsck"), ["0"], "{kind}: {out}{err}");
         let same = lines(&out, "same");
@@ -264,7 +275,10 @@ for i in $(seq 2 60); do "$J" ls h/v.img:/f$i >/dev/null 2>&1 && same f$i conten
         return;
     }
     for kind in ["f2fs", "scherlfs"] {
-        let Some((out, err)) = script("quota", kind, WORK) else { return testlog::missing("quotas of btrfs") };
+        let (out, err) = match script("quota", kind, WORK) {
+            Ok(both) => both,
+            Err(why) => return testlog::missing(why),
+        };
         assert_eq!((lines(&out, "unmount"), lines(&out, "fsck")), (vec!["0"], vec!["0"]), "{kind}: {out}{err}");
         let (acknowledged, same) = (lines(&out, "acknowledged"), lines(&out, "same"));
         assert!((10..50).contains(&acknowledged.len()), "{kind}: the quota was never used up, or at once\n{out}{err}");

@@ -185,7 +185,8 @@ fn the_script_of_a_mounted_xfs_does_what_it_says() {
 fn the_script_of_a_mounted_btrfs_does_what_it_says() {
     let Some(kernel) = with_all(kernel()) else { return };
     let dir = tempfile::tempdir().unwrap();
-    let image = made(dir.path(), 400, "mkfs.btrfs", "btrfs-progs", &["-q"]);
+    locate("mkfs.btrfs", "btrfs-progs");
+    let image = made(dir.path(), 400, concat!(env!("CARGO_MANIFEST_DIR"), "/../judges/mkfs.btrfs"), "btrfs-progs", &[]);
     treated(
         kernel.program("btrfs", locate("btrfs", "btrfs-progs")),
         "btrfs",

@@ -52,7 +52,7 @@ fn made(dir: &Path, kind: &str) -> PathBuf {
         "ext4" => ("mkfs.ext4", "e2fsprogs", &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"]),
         "f2fs" => ("mkfs.f2fs", "f2fs-tools", &["-q"]),
         "xfs" => ("mkfs.xfs", "xfsprogs", &["-q"]),
-        "btrfs" => ("mkfs.btrfs", "btrfs-progs", &["-q"]),
+        "btrfs" => (concat!(env!("CARGO_MANIFEST_DIR"), "/../judges/mkfs.btrfs"), "btrfs-progs", &[]),
         _ => return image,
     };
     let ran = Command::new(locate(program, package)).args(options).arg(&image).output().unwrap();

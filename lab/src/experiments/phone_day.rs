@@ -413,6 +413,8 @@ fn measured(
     phase.note("foreground_gc_count", cleaned.in_foreground as f64, "GCs");
     phase.note("longest_step", volume.counters.longest_pause.load(Relaxed) as f64 / 1e3, "ms");
     phase.note("free_segments", volume.state().free_segments.into(), "segments");
+    phase.note("dirty_segments", volume.state().dirty_segments.into(), "segments");
+    phase.note("nothing_to_clean", cleaned.nothing as f64, "calls");
     phase.note("battery", 100.0 * phase.total().joules() / (p.battery_wh * 3600.0), "%");
     Ok(phase)
 }
