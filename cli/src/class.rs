@@ -5,11 +5,16 @@
 //! the log that was made for disks. Left out: the device's own numbers, which are in its profile (`device/profiles`).
 
 use device::energy::profile::Profile;
+use f2fs::Holes;
 use f2fs::delta::Costs;
 use f2fs::gc::prices;
 
 use crate::Failure;
 use crate::file_system::Type;
+
+/// What the wear of a programmed block is worth on a phone, in pJ. On a phone's day it saves more joules than it costs, and a
+/// tenth of the erases (docs/phone-day.md). By the price of flash a block is worth some 175 uJ.
+const WEAR: u64 = 20_000_000;
 
 /// A class of storage devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -50,9 +55,16 @@ impl Class {
         }
     }
 
-    /// Takes the class's prices for decisions about cleaning, deltas and compression.
-    pub fn price(self, options: &mut f2fs::MountOptions) -> Result<(), Failure> {
+    /// Takes the class's prices for decisions about cleaning, deltas, discards and compression, except for what the user
+    /// `gave`.
+    pub fn price(self, options: &mut f2fs::MountOptions, gave: impl Fn(&str) -> bool) -> Result<(), Failure> {
         set_prices(options, &Profile::find(self.profile())?);
+        if self.has_deltas() && !["discard", "nodiscard", "discard_unit"].into_iter().any(&gave) {
+            options.discard_holes = Holes::Worth;
+        }
+        if self.has_deltas() && !gave("wear") {
+            options.wear = WEAR;
+        }
         Ok(())
     }
 }

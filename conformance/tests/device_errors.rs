@@ -111,7 +111,7 @@ fn f2fs(seed: u64) -> F2fs {
         dirty_limit: 64,
         dir_cache: 8,
         inline,
-        discard_holes: true,
+        discard_holes: f2fs::Holes::AsLinux,
         ..Default::default()
     };
     F2fs { made, mounted, deltas: false }

@@ -32,6 +32,19 @@ pub enum CheckpointChoice {
     Older,
 }
 
+/// Which holes in segments that are in use are discarded ([`crate::trim`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Holes {
+    /// None.
+    #[default]
+    Kept,
+    /// Those that Linux discards (`discard_unit=block`): of 64 KiB or more while the volume is idle, and every hole if it
+    /// is more than 80 % full.
+    AsLinux,
+    /// While the volume is idle, those whose discard costs less than copying them once inside the device.
+    Worth,
+}
+
 /// How often an fsync empties the device's cache, and so what a power cut can take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FsyncMode {
@@ -60,8 +73,8 @@ pub struct MountOptions {
     pub mode: Mode,
     /// Discard freed segments.
     pub discard: bool,
-    /// Discard holes in segments that are in use, too, while the volume is idle (Linux: `discard_unit=block`).
-    pub discard_holes: bool,
+    /// Which holes in segments that are in use are discarded, too.
+    pub discard_holes: Holes,
     /// What an fsync flushes.
     pub fsync_mode: FsyncMode,
     /// Clean nodes in memory, in blocks of 4 KiB.
@@ -110,6 +123,8 @@ pub struct MountOptions {
     pub gc: crate::gc::settings::Settings,
     /// What operations cost on the device below, for policies that weigh joules.
     pub prices: victim::joule::Prices,
+    /// What the wear of one programmed block is worth besides, in pJ.
+    pub wear: u64,
     /// Room on the host for the image, if the image can grow.
     pub host_room: Option<Arc<HostRoom>>,
 }
@@ -142,7 +157,7 @@ impl Default for MountOptions {
             checkpoint: CheckpointChoice::Newest,
             mode: Mode::Adaptive,
             discard: true,
-            discard_holes: false,
+            discard_holes: Holes::Kept,
             fsync_mode: FsyncMode::Strict,
             node_cache: 8192,
             dirty_limit: 8192,
@@ -167,6 +182,7 @@ impl Default for MountOptions {
             streams: crate::streams::Streams::One,
             gc: crate::gc::settings::Settings::default(),
             prices: victim::joule::Prices::default(),
+            wear: 0,
             host_room: None,
         }
     }

@@ -1,9 +1,12 @@
 //! Which free blocks does the device still store?
 //!
 //! A checkpoint discards the segments that it frees. This module discards the holes in segments that are in use: all of
-//! them at once, as `fstrim` does in Linux, or little by little while the volume is idle, as Linux's thread does: holes of
-//! 64 KiB or more, or every hole if the volume is more than 80 % full. (Linux discards every hole of a volume below
-//! 16 GiB; this does not depend on its size.)
+//! them at once, as `fstrim` does in Linux, or little by little, as Linux's thread does. (Linux discards every hole of a
+//! volume below 16 GiB; [`Holes::AsLinux`] does not depend on its size.)
+//!
+//! What a discard is worth: a block that the device still stores is copied when the flash makes room, and no more than once
+//! on average until it is overwritten. So a discard, which costs a request, pays for holes of at least request /
+//! `copy_inside` blocks: 18 to 21 on phones.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -13,13 +16,14 @@ use format::SegNo;
 
 use crate::cause::Cause;
 use crate::error::Error;
+use crate::options::Holes;
 use crate::pack::{PackState, Reason};
 use crate::segment::table::SegmentTable;
 use crate::volume::Volume;
 
-/// Blocks of the shortest hole that is discarded in idle time (kernel `discard_granularity`).
+/// Blocks of the shortest hole that Linux discards in idle time (kernel `discard_granularity`).
 const GRANULARITY: u64 = 16;
-/// Percent of users' blocks in use above which every hole is discarded, idle or not (kernel `discard_urgent_util`).
+/// Percent of users' blocks in use above which Linux discards every hole, idle or not (kernel `discard_urgent_util`).
 const URGENT: u64 = 80;
 /// A volume is idle this long after its last request (kernel `DEF_IDLE_INTERVAL`).
 const IDLE: Duration = Duration::from_secs(5);
@@ -61,27 +65,33 @@ impl Volume {
 
     /// Discards some holes if it is time to.
     pub(crate) fn discard_if_due(&self) {
-        if !self.ctx.options.discard_holes {
+        if self.ctx.options.discard_holes == Holes::Kept {
             return;
         }
         let now = self.ctx.clock.monotonic();
         if self.ctx.used.load(Ordering::Relaxed) {
             *self.last_seen_used.lock() = now;
         }
-        if self.is_short_of_blocks() || now.saturating_sub(*self.last_seen_used.lock()) >= IDLE {
+        if self.shortest_hole() == 1 || now.saturating_sub(*self.last_seen_used.lock()) >= IDLE {
             self.discard_holes(&self.ctx.cp.write(), AT_ONCE);
         }
     }
 
-    fn is_short_of_blocks(&self) -> bool {
-        let space = &self.nodes.space;
-        space.valid_blocks() * 100 > space.user_blocks() * URGENT
+    /// Blocks of the shortest hole to discard.
+    fn shortest_hole(&self) -> u64 {
+        let (space, prices) = (&self.nodes.space, &self.ctx.options.prices);
+        match self.ctx.options.discard_holes {
+            Holes::AsLinux if space.valid_blocks() * 100 > space.user_blocks() * URGENT => 1,
+            Holes::AsLinux => GRANULARITY,
+            // A device that copies nothing inside needs no discards.
+            Holes::Kept | Holes::Worth => prices.request.checked_div(prices.copy_inside).map_or(u64::MAX, |n| n + 1),
+        }
     }
 
     /// Discards at most `most` holes, while no log can fill one. Discard is advice: if the device refuses it, no hole is
     /// discarded any more.
     fn discard_holes(&self, _alone: &PackState, most: usize) {
-        let at_least = if self.is_short_of_blocks() { 1 } else { GRANULARITY };
+        let at_least = self.shortest_hole();
         let main = self.ctx.sb.seg_start(SegNo(0));
         for _ in 0..most {
             let Some((first, blocks)) = self.logs.seg.lock().table.dead.as_mut().and_then(|dead| dead.take(at_least))
@@ -155,7 +165,7 @@ mod tests {
         let dev = Arc::new(Counting::new(Memory::new(64 * 256)));
         let clock = Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)));
         crate::mkfs::format(&*dev, &*clock, &crate::mkfs::Options::default()).unwrap();
-        let options = MountOptions { inline: false, discard_holes: true, ..MountOptions::default() };
+        let options = MountOptions { inline: false, discard_holes: Holes::AsLinux, ..MountOptions::default() };
         let vol = Volume::mount(dev.clone(), clock.clone(), options).unwrap();
         let made = dev.snapshot();
         let told = || (&dev.snapshot() - &made).total().blocks_discarded;
@@ -185,7 +195,7 @@ mod tests {
         vol.sync().unwrap();
         // Above 80 percent every hole counts.
         let mut n = 0;
-        while !vol.is_short_of_blocks() {
+        while vol.shortest_hole() > 1 {
             write(&vol, file(&vol, &format!("more{n}")), 0, &blocks(200));
             vol.sync().unwrap();
             n += 1;

@@ -22,6 +22,8 @@ pub struct Prices {
     pub copy_inside: u64,
     /// Spare room of the device beyond its visible size, in 1/1024 of that size.
     pub spare: u64,
+    /// Blocks that a flush pads on average: half a page of the flash.
+    pub padding: u64,
 }
 
 impl Default for Prices {
@@ -35,11 +37,26 @@ impl Default for Prices {
             flush: 202_651_000,
             copy_inside: 5_889_000,
             spare: 71,
+            padding: 2,
         }
     }
 }
 
 impl Prices {
+    /// The same prices with `wear`, in pJ, on each block that a flash programs: written, padded, or copied inside.
+    pub fn with_wear(self, wear: u64) -> Prices {
+        if self.copy_inside == 0 {
+            return self;
+        }
+        Prices {
+            write_block_sequential: self.write_block_sequential.saturating_add(wear),
+            write_block_random: self.write_block_random.saturating_add(wear),
+            flush: self.flush.saturating_add(wear.saturating_mul(self.padding)),
+            copy_inside: self.copy_inside.saturating_add(wear),
+            ..self
+        }
+    }
+
     /// Extra cost of a block that does not follow the one before it, in pJ.
     pub fn far(&self) -> u64 {
         self.request.saturating_add(self.write_block_random.saturating_sub(self.write_block_sequential))

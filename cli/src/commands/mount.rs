@@ -230,7 +230,8 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
                     return Err(Failure::usage(format!("-o {option}: leave it out, --profile gives the prices")));
                 }
                 let mut priced = Ok(());
-                core.for_f2fs(option, |f2fs| priced = class.price(f2fs));
+                let gave = |name: &str| args.options.iter().any(|o| o.split('=').next() == Some(name));
+                core.for_f2fs(option, |f2fs| priced = class.price(f2fs, gave));
                 priced?;
             }
             "log" => {
@@ -326,7 +327,6 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let profile = args.profile.as_deref().map(Profile::find).transpose()?;
     let ledger = args.ledger.as_ref().map(std::path::absolute).transpose().map_err(|e| format!("--ledger: {e}"))?;
     idle::refuse(&parsed.core, profile.as_ref())?;
-    let core = parsed.core.clone();
     if let Some(profile) = &profile {
         class::set_prices(&mut parsed.core.f2fs, profile);
     }

@@ -162,6 +162,7 @@ mod tests {
         flush: 1000,
         copy_inside: 0,
         spare: 0,
+        padding: 0,
     };
 
     /// A volume that made this many write requests of a block.

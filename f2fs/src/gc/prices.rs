@@ -49,6 +49,7 @@ fn of_flash(d: &FlashSpec, cpu: Energy, block: Energy, wait: impl Fn(Nanos) -> E
             + wait(Nanos(row / row_blocks.max(1))))
         .0,
         spare: (nand.spare.value * 1024.0) as u64,
+        padding: nand.page.value / 2 / 4096,
     }
 }
 
@@ -67,6 +68,7 @@ fn of_disk(d: &DiskSpec, cpu: Energy, block: Energy, wait: impl Fn(Nanos) -> Ene
         flush: (cpu + d.idle_power.value.over(half_turn) + wait(half_turn)).0,
         copy_inside: 0,
         spare: 0,
+        padding: 0,
     }
 }
 #[cfg(test)]
@@ -91,6 +93,7 @@ mod tests {
             flush: rounded(phone.flush),
             copy_inside: rounded(phone.copy_inside),
             spare: phone.spare,
+            padding: phone.padding,
         };
         assert_eq!(phone, Prices::default());
     }

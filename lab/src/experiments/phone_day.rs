@@ -358,6 +358,8 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         user.player.begin();
     }
     histograms.push(Histogram::of_free_space(&volume.free_fragments(), "in the morning"));
+    let s = volume.statfs()?;
+    let full = 100.0 * (s.blocks - s.blocks_free) as f64 / s.blocks as f64;
     let mut day = Day { bench: &bench, p: &p, seed: job.seed, times: Times::default(), late: Vec::new() };
     volume.set_cleaning(gc);
     let seconds = (p.day_hours + p.night_hours) * 3600;
@@ -368,6 +370,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     })?;
     let Day { times, mut late, .. } = day;
     times.note(&mut by_day);
+    by_day.note("full", full, "%");
     distribution(&mut by_day, "late", &mut late);
     volume.set_cleaning(p.settings(Power::Powered)?);
     let by_night = measured(&bench, &p, "night", seconds, &progress.part(2, 3), |recorder| {

@@ -214,7 +214,11 @@ pub fn f2fs(deltas: bool) -> F2fs {
         uuid: Some([3; 16]),
         ..f2fs::mkfs::Options::modern()
     };
-    F2fs { made, mounted: f2fs::MountOptions { discard_holes: true, ..f2fs::MountOptions::default() }, deltas }
+    F2fs {
+        made,
+        mounted: f2fs::MountOptions { discard_holes: f2fs::Holes::AsLinux, ..f2fs::MountOptions::default() },
+        deltas,
+    }
 }
 
 fn before<S: Subject>(subject: &S, scenario: &Scenario) -> Result<(Medium, Record), String> {

@@ -3,7 +3,7 @@
 use f2fs::delta::{Places, Reads, Study};
 use f2fs::file::prealloc::{DEFAULT_BLOCKS, MOST_BLOCKS};
 use f2fs::streams::Streams;
-use f2fs::{FsyncMode, Mode, MountOptions};
+use f2fs::{FsyncMode, Holes, Mode, MountOptions};
 use format::superblock::Features;
 
 use super::{commit, commit_idle, number, on};
@@ -43,10 +43,15 @@ fn set_value(core: &mut MountOptions, name: &str, value: Option<&str>) -> Result
         "nodiscard" => core.discard = false,
         "discard_unit" => {
             core.discard_holes = match value {
-                Some("segment") => false,
-                Some("block") => true,
-                _ => return Err("segment or block".into()),
+                Some("segment") => Holes::Kept,
+                Some("block") => Holes::AsLinux,
+                Some("price") => Holes::Worth,
+                _ => return Err("segment, block or price".into()),
             };
+        }
+        "wear" => {
+            let microjoules = value.and_then(|v| v.parse().ok()).filter(|n: &u64| *n <= 1 << 20);
+            core.wear = microjoules.ok_or("a number of microjoules")? * 1_000_000;
         }
         "fsync_mode" => {
             core.fsync_mode = match value {

@@ -4,8 +4,8 @@
 //! need companion files or other options.
 
 use device::energy::profile::{DeviceSpec, Profile};
-use f2fs::Mode;
 use f2fs::streams::Streams;
+use f2fs::{FsyncMode, Holes, Mode};
 use format::superblock::Features;
 use victim::Policy;
 use volume::{MountOptions, Mounted};
@@ -23,9 +23,18 @@ pub fn refuse(core: &MountOptions, profile: Option<&Profile>) -> Result<(), Fail
             "only a simulated device with placement handles separates writes (--profile PROFILE with nand.handles)";
         return Err(Failure::usage(format!("-o streams has no effect: {why}; leave it out")));
     }
-    if core.f2fs.discard_holes && !core.f2fs.discard {
+    let wants_deltas = |(given, _): &&(String, Features)| given == "delta" || given.starts_with("delta=");
+    if let Some((given, _)) = core.f2fs.needs.iter().find(wants_deltas)
+        && core.f2fs.fsync_mode == FsyncMode::NoBarrier
+    {
+        let why = "without flushes deltas cost more joules than they save";
+        return Err(Failure::usage(format!(
+            "-o {given} has no effect with fsync_mode=nobarrier: {why}; leave one out"
+        )));
+    }
+    if core.f2fs.discard_holes != Holes::Kept && !core.f2fs.discard {
         let why = "nothing is discarded on this mount";
-        return Err(Failure::usage(format!("-o discard_unit=block has no effect: {why}; leave it or discard=off out")));
+        return Err(Failure::usage(format!("-o discard_unit has no effect: {why}; leave it or discard=off out")));
     }
     if core.f2fs.prealloc.is_some() && core.f2fs.mode == Mode::Lfs {
         let why = "mode=lfs reserves no blocks";
@@ -35,7 +44,7 @@ pub fn refuse(core: &MountOptions, profile: Option<&Profile>) -> Result<(), Fail
 }
 
 /// Options that affect only writing.
-const OF_WRITING: [&str; 36] = [
+const OF_WRITING: [&str; 37] = [
     "background_gc",
     "checkpoint_bytes",
     "checkpoint_seconds",
@@ -70,6 +79,7 @@ const OF_WRITING: [&str; 36] = [
     "stage",
     "streams",
     "sync",
+    "wear",
     "writeback",
     "writeback_seconds",
 ];
@@ -89,7 +99,7 @@ pub fn notes(mounted: &Mounted, given: &[String], read_only: bool) -> Option<Str
         ));
     }
     let zoned = volume.superblock().features.contains(Features::BLKZONED);
-    if let Some(option) = given.iter().find(|option| *option == "discard_unit=block" && zoned) {
+    if let Some(option) = given.iter().find(|option| option.starts_with("discard_unit=") && zoned) {
         return Some(format!("{option} has no effect on a zoned device, whose zones are reset as a whole"));
     }
     let power = given.iter().find(|option| option.starts_with("power="))?;

@@ -58,9 +58,10 @@ const F2FS: &[Choice] = &[
     ("nodiscard", "", "as discard=off"),
     (
         "discard_unit",
-        "segment|block",
-        "segment: discard segments that become free; block: when idle, also holes of 64 KiB or more, and every hole if the \
-         volume is more than 80 % full, as Linux does. Default segment",
+        "segment|block|price",
+        "segment: discard segments that become free; block: also holes of 64 KiB or more when idle, and every hole if the \
+         volume is more than 80 % full, as Linux does; price: when idle, also holes whose discard costs less than it can \
+         save inside the flash. Default segment; with profile=phone or card price",
     ),
     (
         "fsync_mode",
@@ -138,6 +139,12 @@ const F2FS: &[Choice] = &[
         "phone|laptop|card|disk",
         "the class of device whose prices decide what to clean and which pages become deltas; default phone, or the \
         device of --profile",
+    ),
+    (
+        "wear",
+        "UJ",
+        "what the wear of a programmed block of 4 KiB is worth in microjoules, where cleaning, deltas and discards weigh \
+        joules; default 0, only joules count; with profile=phone or card 20",
     ),
     ("background_gc", "on|off", "clean when idle; default on"),
 ];
