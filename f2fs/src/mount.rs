@@ -460,9 +460,6 @@ impl Volume {
             options.mode = Mode::Lfs;
         }
         options.prices = options.prices.with_wear(options.wear);
-        if !options.delta_study.is_of_others() {
-            options.delta_costs = options.delta_costs.of_own_codecs();
-        }
         if let (Some(policy), Mode::Adaptive) = (options.gc.preferred, options.mode) {
             options.gc.choose(policy);
         }

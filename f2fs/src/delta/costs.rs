@@ -38,8 +38,8 @@ impl Costs {
         miss: Nanos(250_000),
         decode: Nanos(6_900),
         encode: Nanos(7_400),
-        // At the 1.2 W of the phone's core.
-        encode_pj: 8_880_000,
+        // JouleFS's own codecs, which take 0.4 us on a PC (docs/benchmarks.md), in 1 us of a phone's core at 1.2 W.
+        encode_pj: 1_200_000,
     };
 
     /// Costs on the device of a profile. Delta size and hit rate depend on the workload; they stay the paper's.
@@ -63,14 +63,6 @@ impl Costs {
         let (decode, encode) = (profile.host.delta_decode.value, profile.host.delta_encode.value);
         let encode_pj = (host.cpu_busy.over(encode) + host.board.over(encode)).0;
         Costs { write: Nanos(write), miss: Nanos(miss), decode, encode, encode_pj, ..Costs::PAPER }
-    }
-
-    /// The same for JouleFS's own codecs. Where LZO (liblzo2 2.10) takes 0.84 and 1.34 us to compress the difference of
-    /// two pages in 8 and 256 bytes, and 4.4 and 2.2 us to apply it, they take 0.29 and 0.37 us, check included, and
-    /// 0.17 and 0.18 us (docs/benchmarks.md, same machine): a third of its time, and at most a twelfth.
-    pub(crate) fn of_own_codecs(self) -> Costs {
-        let (encode, decode) = (Nanos(self.encode.0 / 3), Nanos(self.decode.0 / 12));
-        Costs { encode, decode, encode_pj: self.encode_pj / 3, ..self }
     }
 
     /// The same if pages are compressed on their own instead of as differences: the paper's times for LZO (section
