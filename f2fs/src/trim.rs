@@ -210,4 +210,16 @@ mod tests {
         let inner = dev.inner().fork();
         judge(&inner, &vol);
     }
+
+    #[test]
+    fn a_hole_is_worth_a_discard_that_costs_less_than_its_copies_and_their_wear() {
+        let shortest = |discard_holes, wear| {
+            let (_, vol) = mounted(64, MountOptions { discard_holes, wear, ..MountOptions::default() });
+            vol.shortest_hole()
+        };
+        assert_eq!(shortest(Holes::AsLinux, 0), 16);
+        // 121.9 uJ for a request, 5.9 uJ for a copy.
+        assert_eq!(shortest(Holes::Worth, 0), 21);
+        assert_eq!(shortest(Holes::Worth, 20_000_000), 5);
+    }
 }

@@ -1,6 +1,7 @@
 //! What the modes of fsync flush, and what a power cut may take under each.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use device::{Loss, Memory, PowerCut};
 use format::superblock::Features;
@@ -13,9 +14,30 @@ use crate::log_rig::*;
 const MODES: [FsyncMode; 3] = [FsyncMode::Strict, FsyncMode::Posix, FsyncMode::NoBarrier];
 
 fn mounted(image: &Memory, fsync_mode: FsyncMode) -> (Arc<PowerCut>, Arc<Volume>) {
+    mounted_with(image, MountOptions { fsync_mode, ..MountOptions::default() })
+}
+
+fn mounted_with(image: &Memory, options: MountOptions) -> (Arc<PowerCut>, Arc<Volume>) {
     let dev = power_cut(image);
-    let vol = Volume::mount(dev.clone(), clock(), MountOptions { fsync_mode, ..MountOptions::default() }).unwrap();
+    let vol = Volume::mount(dev.clone(), clock(), options).unwrap();
     (dev, vol)
+}
+
+#[test]
+fn without_flushes_no_deltas_are_made() {
+    let modern = Options::modern();
+    let image = formatted(64, &Options { features: modern.features | Features::DELTA, ..modern });
+    for mode in MODES {
+        let (_, vol) = mounted(&image, mode);
+        let f = new_file(&vol, vol.root(), "f");
+        write(&vol, f, 0, &pattern(1, 400_000));
+        vol.fsync(f, false).unwrap();
+        for n in 0..4 {
+            (0..4).for_each(|page| write(&vol, f, page * 81_920 + n * 16, b"small"));
+            vol.fsync(f, true).unwrap();
+        }
+        assert_eq!(vol.counters.deltas.load(Relaxed) > 0, mode != FsyncMode::NoBarrier, "{mode:?}");
+    }
 }
 
 #[test]
@@ -73,7 +95,8 @@ fn after_any_cut_the_volume_is_sound_and_has_what_its_mode_promised() {
         vol.unmount().unwrap();
         let image = dev.image(Loss::AllKept);
         for mode in MODES {
-            let (dev, vol) = mounted(&image, mode);
+            let mounted = || mounted_with(&image, MountOptions { fsync_mode: mode, ..at_any_price() });
+            let (dev, vol) = mounted();
             let begun = dev.write_count();
             assert_eq!(fsyncs(&dev, &vol, None), 6);
             let writes = dev.write_count() - begun;
@@ -83,7 +106,7 @@ fn after_any_cut_the_volume_is_sound_and_has_what_its_mode_promised() {
             assert_eq!(kept(Loss::AllLost), mode != FsyncMode::NoBarrier, "{mode:?}");
             assert!(kept(Loss::AllKept), "{mode:?}");
             for cut in 1..=writes {
-                let (dev, vol) = mounted(&image, mode);
+                let (dev, vol) = mounted();
                 fsyncs(&dev, &vol, Some(cut));
                 for loss in Loss::PLAIN.into_iter().chain((0..6).map(|n| Loss::Random(cut * 8 + n))) {
                     recovered(&dev.image(loss), |vol| {

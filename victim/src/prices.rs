@@ -100,3 +100,19 @@ impl Flash {
 pub(crate) fn capped(n: u128) -> u64 {
     n.min(u64::MAX.into()) as u64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wear_is_on_every_block_that_a_flash_programs_and_on_no_disk() {
+        let (phone, worn) = (Prices::default(), Prices::default().with_wear(1000));
+        assert_eq!(worn.write_block_sequential - phone.write_block_sequential, 1000);
+        assert_eq!(worn.copy_inside - phone.copy_inside, 1000);
+        assert_eq!(worn.flush - phone.flush, 2000);
+        assert_eq!((worn.read_block, worn.far()), (phone.read_block, phone.far()));
+        let disk = Prices { copy_inside: 0, ..phone };
+        assert_eq!(disk.with_wear(1000), disk);
+    }
+}
