@@ -411,6 +411,7 @@ mod tests {
             flush: 0,
             copy_inside: 4_000_000,
             spare: 103,
+            padding: 0,
         };
         let memory = Memory::at_mount(1000, 0);
         let view = Plain::new(1, vec![seg(7, 100, 100, 1, 100)]);
@@ -540,6 +541,7 @@ mod tests {
             flush: most,
             copy_inside: most,
             spare: most,
+            padding: 0,
         };
         let memory = Memory { max_mtime: u64::MAX, ..Memory::at_mount(u64::MAX, 0) };
         let view = Plain::new(1, vec![seg(1, 256, 256, 1, 0), seg(2, 1, 0, 0, u64::MAX)]);

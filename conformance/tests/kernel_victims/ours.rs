@@ -134,6 +134,7 @@ fn prices(scene: &Scene<'_>) -> Prices {
         flush: 0,
         copy_inside: price("copy_inside"),
         spare: scene.knob("gc_flash_spare"),
+        padding: 0,
     }
 }
 
