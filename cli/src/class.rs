@@ -12,8 +12,8 @@ use f2fs::gc::prices;
 use crate::Failure;
 use crate::file_system::Type;
 
-/// What the wear of a programmed block is worth on a phone, in pJ. On a phone's day it saves more joules than it costs, and a
-/// tenth of the erases (docs/phone-day.md). By the price of flash a block is worth some 175 uJ.
+/// What the wear of a programmed block is worth on a phone, in pJ: a tenth of what it is by the price of flash, for that is
+/// an assumption (docs/phone-day.md).
 const WEAR: u64 = 20_000_000;
 
 /// A class of storage devices.

@@ -9,7 +9,7 @@
 //! name ([`crate::promises::replayed`]).
 //!
 //! The order of writes makes a replay complete: data and the nodes below the inode, a flush, the inode with its fsync
-//! mark, a flush. Without that mark, roll-forward ignores the file. (A mount can leave out flushes: [`FsyncMode`].) If no block got a new address, because blocks were
+//! mark, a flush (a mount can leave some out: [`FsyncMode`]). Without that mark, roll-forward ignores the file. If no block got a new address, because blocks were
 //! overwritten in place or became deltas, the first flush is not needed. If all were overwritten in place, `fdatasync`
 //! writes no inode. If they became deltas in delta nodes, the last of these nodes carries the mark, size and times, and
 //! the inode is written only if more of it changed.
@@ -195,7 +195,7 @@ impl Volume {
         if let (Some(asked), Ok(_)) = (asked, &out) {
             content.made.flushes += 1;
             let made = content.made;
-            if content.balance.enter(&self.ctx.options.prices_of_fsync(), &asked, &made) {
+            if content.balance.enter(&self.ctx.options.prices, &asked, &made) {
                 self.ctx.counters.delta_barred.fetch_add(1, Ordering::Relaxed);
             }
         }
@@ -244,8 +244,9 @@ impl Volume {
         };
         let mut in_order = !self.files.write_back(change, inode, content, why)?;
         content.made.moved = !in_order;
-        if at_risk && self.deltas.holds_deltas(&inode.node) {
-            // Another fsync has overwritten a block in place and not flushed it yet. The block may now be a base.
+        // Another fsync has overwritten a block in place and not flushed it yet. The block may now be a base.
+        let base_at_risk = at_risk && self.deltas.holds_deltas(&inode.node);
+        if base_at_risk {
             in_order = false;
         }
         let dirty = self.nodes.cache.dirty_of(ino);
@@ -285,7 +286,13 @@ impl Volume {
         content.made.below = below.len() as u64;
         // If one of these nodes is torn, the chain ends before the mark: no flush is needed between them.
         self.nodes.write_nodes(change, &deltas, Mark::Plain, Cause::DeltaNode)?;
-        if !in_order && (how == How::Atomic || self.ctx.options.fsync_mode == FsyncMode::Strict) {
+        let in_every_order = match self.ctx.options.fsync_mode {
+            FsyncMode::Strict => false,
+            // A delta of another base than its own would be lost, even if it is durable.
+            FsyncMode::Posix => !base_at_risk,
+            FsyncMode::NoBarrier => true,
+        };
+        if !in_order && (how == How::Atomic || !in_every_order) {
             self.flush_for(ino)?;
             // Other reasons for this flush are not the fault of deltas.
             content.made.flushes += u64::from(content.made.moved || at_risk);

@@ -48,8 +48,8 @@ pub enum Holes {
 /// How often an fsync empties the device's cache, and so what a power cut can take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FsyncMode {
-    /// Before the mark, if blocks got new addresses, and after it: an fsync is durable when it returns, and one that was
-    /// cut short leaves the file as it was.
+    /// Before the mark, if blocks got new addresses, and after it: an fsync is durable when it returns. One that was cut
+    /// short leaves each block as it was, or as it should be; only an atomic commit is all or nothing.
     #[default]
     Strict,
     /// Only after the mark, as Linux does by default: an fsync is durable when it returns. One that was cut short can
@@ -134,12 +134,6 @@ impl MountOptions {
     /// at no cost.
     pub(crate) fn prices_deltas(&self) -> bool {
         self.delta_study.is_priced() && self.in_place_blocks > 0 && self.mode == Mode::Adaptive
-    }
-
-    /// The device's prices for an fsync: a flush that the mount leaves out costs nothing.
-    pub(crate) fn prices_of_fsync(&self) -> victim::joule::Prices {
-        let flush = if self.fsync_mode == FsyncMode::NoBarrier { 0 } else { self.prices.flush };
-        victim::joule::Prices { flush, ..self.prices }
     }
 
     /// The defaults for a machine with this much memory: 1/64 of it for clean nodes, at least 32 and at most 256 MiB.

@@ -125,7 +125,7 @@ impl Volume {
                 log::warn!("room ahead of logs stays reserved: {e}");
             }
             self.cleaning.checkpoint_locked(&mut pack, Reason::Unmount)?;
-            self.discard_last(&pack);
+            self.discard_before_unmount(&pack);
         }
         self.ctx.closed.store(true, Ordering::Release);
         Ok(())

@@ -6,7 +6,7 @@
 //!
 //! What a discard is worth: a block that the device still stores is copied when the flash makes room, and no more than once
 //! on average until it is overwritten. So a discard, which costs a request, pays for holes of at least request /
-//! `copy_inside` blocks: 18 to 21 on phones.
+//! `copy_inside` blocks: 18 to 21 on phones, fewer if wear has a price.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -59,7 +59,7 @@ fn runs(table: &SegmentTable, segments: u32, at_least: u64) -> Vec<(u64, u64)> {
 
 impl Volume {
     /// Discards the remaining holes before an unmount.
-    pub(crate) fn discard_last(&self, alone: &PackState) {
+    pub(crate) fn discard_before_unmount(&self, alone: &PackState) {
         self.discard_holes(alone, AT_UNMOUNT);
     }
 
@@ -72,16 +72,25 @@ impl Volume {
         if self.ctx.used.load(Ordering::Relaxed) {
             *self.last_seen_used.lock() = now;
         }
-        if self.shortest_hole() == 1 || now.saturating_sub(*self.last_seen_used.lock()) >= IDLE {
+        let is_due = self.is_urgent() || now.saturating_sub(*self.last_seen_used.lock()) >= IDLE;
+        let at_least = self.shortest_hole();
+        // Changes wait only if there is something to discard.
+        if is_due && self.logs.seg.lock().table.dead.as_ref().is_some_and(|dead| dead.longest() >= at_least) {
             self.discard_holes(&self.ctx.cp.write(), AT_ONCE);
         }
     }
 
+    /// Whether Linux would discard every hole, idle or not.
+    fn is_urgent(&self) -> bool {
+        let space = &self.nodes.space;
+        self.ctx.options.discard_holes == Holes::AsLinux && space.valid_blocks() * 100 > space.user_blocks() * URGENT
+    }
+
     /// Blocks of the shortest hole to discard.
     fn shortest_hole(&self) -> u64 {
-        let (space, prices) = (&self.nodes.space, &self.ctx.options.prices);
+        let prices = &self.ctx.options.prices;
         match self.ctx.options.discard_holes {
-            Holes::AsLinux if space.valid_blocks() * 100 > space.user_blocks() * URGENT => 1,
+            Holes::AsLinux if self.is_urgent() => 1,
             Holes::AsLinux => GRANULARITY,
             // A device that copies nothing inside needs no discards.
             Holes::Kept | Holes::Worth => prices.request.checked_div(prices.copy_inside).map_or(u64::MAX, |n| n + 1),
@@ -121,6 +130,9 @@ impl Volume {
                 .discard(Lba(u64::from(main.0) + first), blocks, Cause::Checkpoint.tag())
                 .map_err(Error::from)?;
             told += blocks;
+            if let Some(dead) = &mut self.logs.seg.lock().table.dead {
+                dead.leave_out(first, blocks);
+            }
         }
         Ok(told)
     }
@@ -195,7 +207,7 @@ mod tests {
         vol.sync().unwrap();
         // Above 80 percent every hole counts.
         let mut n = 0;
-        while vol.shortest_hole() > 1 {
+        while !vol.is_urgent() {
             write(&vol, file(&vol, &format!("more{n}")), 0, &blocks(200));
             vol.sync().unwrap();
             n += 1;

@@ -65,55 +65,88 @@ fn an_fsync_flushes_as_often_as_its_mode_says_and_an_atomic_commit_always_does()
     }
 }
 
-/// Runs the same fsyncs, with the power cut at `write` if there is one; how many returned.
-fn fsyncs(dev: &PowerCut, vol: &Volume, write: Option<u64>) -> u64 {
+const SIZE: usize = 400_000;
+
+/// What the n-th fsync changes, from 1: many pages, which get new places, or single ones, which are overwritten.
+fn change(n: u64) -> Vec<(u64, Vec<u8>)> {
+    match n % 2 {
+        0 => (0..3).map(|k| (k * 122_880 + 4096, pattern(n * 8 + k, 4096))).collect(),
+        _ => vec![(n * 40_960, pattern(n, 60_000))],
+    }
+}
+
+/// The file after each number of fsyncs.
+fn states() -> Vec<Vec<u8>> {
+    let mut all = vec![pattern(8, SIZE)];
+    for n in 1..=6 {
+        let mut next = all.last().unwrap().clone();
+        for (at, bytes) in change(n) {
+            next[at as usize..][..bytes.len()].copy_from_slice(&bytes);
+        }
+        all.push(next);
+    }
+    all
+}
+
+/// Runs the fsyncs, with the power cut at `write` if there is one; how many returned.
+fn fsyncs(dev: &PowerCut, vol: &Volume, write: Option<u64>) -> usize {
     let f = find(vol, "f").unwrap();
     if let Some(write) = write {
         dev.cut_after(dev.write_count() + write);
     }
-    let mut returned = 0;
-    for n in 1..=6 {
-        let at = if n % 2 == 0 { 0 } else { n * 40_960 };
-        let all =
-            vol.write(f, at, &pattern(n, 60_000), vfs::WriteFlags::empty()).and_then(|_| vol.fsync(f, n % 3 == 0));
-        if all.is_err() {
-            break;
-        }
-        returned += 1;
-    }
-    returned
+    let written = |(at, bytes): (u64, Vec<u8>)| vol.write(f, at, &bytes, vfs::WriteFlags::empty()).is_ok();
+    let done = |n: u64| change(n).into_iter().all(written) && vol.fsync(f, n % 3 == 0).is_ok();
+    (1..=6).take_while(|n| done(*n)).count()
+}
+
+/// Whether each sector of a file is that of the state that was promised. In what the interrupted fsync changed it may be
+/// the new one, too, and with `foreign` anything.
+fn keeps_its_promise(found: &[u8], states: &[Vec<u8>], returned: usize, foreign: bool) -> bool {
+    let (old, new) = (&states[returned], states.get(returned + 1).unwrap_or(&states[returned]));
+    let sectors = found.chunks(512).zip(old.chunks(512).zip(new.chunks(512))).enumerate();
+    let changes = |at: usize| {
+        change(returned as u64 + 1).iter().any(|(from, bytes)| {
+            let pages = *from as usize / 4096..(*from as usize + bytes.len()).div_ceil(4096);
+            pages.contains(&(at / 8))
+        })
+    };
+    let mut sectors = sectors.map(|(at, (found, (old, new)))| found == old || changes(at) && (foreign || found == new));
+    found.len() == SIZE && sectors.all(|kept| kept)
 }
 
 #[test]
 fn after_any_cut_the_volume_is_sound_and_has_what_its_mode_promised() {
+    let states = states();
     for features in [Features::empty(), Features::DELTA] {
         let modern = Options::modern();
         let image = formatted(64, &Options { features: modern.features | features, ..modern });
         let (dev, vol) = mounted(&image, FsyncMode::Strict);
         write(&vol, new_file(&vol, vol.root(), "keep"), 0, &pattern(9, 70_000));
-        write(&vol, new_file(&vol, vol.root(), "f"), 0, &pattern(8, 400_000));
+        write(&vol, new_file(&vol, vol.root(), "f"), 0, &states[0]);
         vol.unmount().unwrap();
         let image = dev.image(Loss::AllKept);
-        for mode in MODES {
-            let mounted = || mounted_with(&image, MountOptions { fsync_mode: mode, ..at_any_price() });
+        for fsync_mode in MODES {
+            let mounted = || mounted_with(&image, MountOptions { fsync_mode, ..MountOptions::default() });
             let (dev, vol) = mounted();
             let begun = dev.write_count();
             assert_eq!(fsyncs(&dev, &vol, None), 6);
             let writes = dev.write_count() - begun;
-            let last = find(&vol, "f").map(|f| read_all(&vol, f)).unwrap();
-            let kept = |loss| recovered(&dev.image(loss), |vol| read_all(vol, find(vol, "f").unwrap()) == last);
+            let kept = |loss| recovered(&dev.image(loss), |vol| read_all(vol, find(vol, "f").unwrap()) == states[6]);
             // With no flush at all, a cut takes what the device had not written yet.
-            assert_eq!(kept(Loss::AllLost), mode != FsyncMode::NoBarrier, "{mode:?}");
-            assert!(kept(Loss::AllKept), "{mode:?}");
+            assert_eq!(kept(Loss::AllLost), fsync_mode != FsyncMode::NoBarrier, "{fsync_mode:?}");
+            assert!(kept(Loss::AllKept), "{fsync_mode:?}");
             for cut in 1..=writes {
                 let (dev, vol) = mounted();
-                fsyncs(&dev, &vol, Some(cut));
+                let returned = fsyncs(&dev, &vol, Some(cut));
                 for loss in Loss::PLAIN.into_iter().chain((0..6).map(|n| Loss::Random(cut * 8 + n))) {
-                    recovered(&dev.image(loss), |vol| {
-                        let keep = find(vol, "keep").unwrap();
-                        assert!(read_all(vol, keep) == pattern(9, 70_000), "{mode:?}: cut {cut}, {loss}");
-                        assert!(find(vol, "f").is_some());
+                    let what = format!("{fsync_mode:?}, {features:?}: cut {cut} after {returned} fsyncs, {loss}");
+                    let (keep, f) = recovered(&dev.image(loss), |vol| {
+                        ["keep", "f"].map(|name| read_all(vol, find(vol, name).unwrap())).into()
                     });
+                    assert!(keep == pattern(9, 70_000), "{what}");
+                    let foreign = fsync_mode == FsyncMode::Posix;
+                    let is_kept = || keeps_its_promise(&f, &states, returned, foreign);
+                    assert!(fsync_mode == FsyncMode::NoBarrier || is_kept(), "{what}");
                 }
             }
         }

@@ -326,10 +326,10 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let (calls, requests) = (recording(&args.record, args.contents)?, recording(&args.record_device, false)?);
     let profile = args.profile.as_deref().map(Profile::find).transpose()?;
     let ledger = args.ledger.as_ref().map(std::path::absolute).transpose().map_err(|e| format!("--ledger: {e}"))?;
-    idle::refuse(&parsed.core, profile.as_ref())?;
     if let Some(profile) = &profile {
         class::set_prices(&mut parsed.core.f2fs, profile);
     }
+    idle::refuse(&parsed.core, profile.as_ref())?;
     let mut ends = Vec::new();
     let mut metered = None;
     let (index, keep) = (parsed.index.take(), parsed.keep);

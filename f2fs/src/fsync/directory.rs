@@ -46,8 +46,9 @@ impl Volume {
         if !self.promises.names.lock().is_durable(dir.ino) {
             // A writer to the chain holds `node_io` until the device has the node: the flush must not run earlier.
             drop(self.nodes.node_io.lock());
-            if self.ctx.options.fsync_mode != FsyncMode::NoBarrier {
-                self.flush_for(dir.ino)?;
+            match self.ctx.options.fsync_mode {
+                FsyncMode::NoBarrier => self.ctx.check_writable()?,
+                FsyncMode::Strict | FsyncMode::Posix => self.flush_for(dir.ino)?,
             }
         }
         Ok(true)

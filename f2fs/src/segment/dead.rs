@@ -47,6 +47,11 @@ impl Dead {
         }
     }
 
+    /// Length of the longest run.
+    pub fn longest(&self) -> u64 {
+        self.by_length.last().map_or(0, |(len, _)| *len)
+    }
+
     /// Takes the longest run, if it has at least `at_least` blocks: its first block and its length.
     pub fn take(&mut self, at_least: u64) -> Option<(u64, u64)> {
         let (len, first) = *self.by_length.last().filter(|(len, _)| *len >= at_least)?;
@@ -88,7 +93,7 @@ mod tests {
                     dead.leave_out(first, blocks);
                 }
                 _ => {
-                    let longest = dead.by_length.last().map_or(0, |(len, _)| *len);
+                    let longest = dead.longest();
                     if let Some((first, len)) = dead.take(blocks) {
                         assert!(len == longest && len >= blocks);
                         (first..first + len).for_each(|b| assert!(set.remove(&b)));

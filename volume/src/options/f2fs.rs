@@ -51,7 +51,7 @@ fn set_value(core: &mut MountOptions, name: &str, value: Option<&str>) -> Result
         }
         "wear" => {
             let microjoules = value.and_then(|v| v.parse().ok()).filter(|n: &u64| *n <= 1 << 20);
-            core.wear = microjoules.ok_or("a number of microjoules")? * 1_000_000;
+            core.wear = microjoules.ok_or("a number of microjoules, up to 1048576")? * 1_000_000;
         }
         "fsync_mode" => {
             core.fsync_mode = match value {

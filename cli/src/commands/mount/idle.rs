@@ -32,6 +32,10 @@ pub fn refuse(core: &MountOptions, profile: Option<&Profile>) -> Result<(), Fail
             "-o {given} has no effect with fsync_mode=nobarrier: {why}; leave one out"
         )));
     }
+    if core.f2fs.prices.copy_inside == 0 && (core.f2fs.wear > 0 || core.f2fs.discard_holes == Holes::Worth) {
+        let why = "the device of this profile overwrites in place";
+        return Err(Failure::usage(format!("-o wear and discard_unit=price have no effect: {why}; leave them out")));
+    }
     if core.f2fs.discard_holes != Holes::Kept && !core.f2fs.discard {
         let why = "nothing is discarded on this mount";
         return Err(Failure::usage(format!("-o discard_unit has no effect: {why}; leave it or discard=off out")));
@@ -96,6 +100,11 @@ pub fn notes(mounted: &Mounted, given: &[String], read_only: bool) -> Option<Str
     if let Some(class) = class.filter(|_| !volume.superblock().features.contains(Features::DELTA)) {
         return Some(format!(
             "{class}: deltas would pay here, but the volume cannot hold any; joulefs unsettle changes that"
+        ));
+    }
+    if let Some(class) = class.filter(|_| given.iter().any(|option| option == "fsync_mode=nobarrier")) {
+        return Some(format!(
+            "{class} makes no deltas with fsync_mode=nobarrier, which would cost more than they save"
         ));
     }
     let zoned = volume.superblock().features.contains(Features::BLKZONED);

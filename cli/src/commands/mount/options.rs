@@ -66,8 +66,8 @@ const F2FS: &[Choice] = &[
     (
         "fsync_mode",
         "strict|posix|nobarrier",
-        "how often an fsync empties the device's cache. strict: an fsync that a power cut interrupts leaves the file as it \
-         was; posix: once, as Linux, and it may leave other data in the file; nobarrier: never, as vendors of phones mount: \
+        "how often an fsync empties the device's cache. strict: an fsync that a power cut interrupts leaves each block as \
+         it was or as it should be; posix: once, as Linux, and it may leave other data in the file; nobarrier: never, as vendors of phones mount: \
          A POWER CUT MAY UNDO FSYNCS OR LEAVE OTHER DATA IN THEIR FILES. Default strict",
     ),
     (
@@ -306,7 +306,7 @@ mod tests {
     #[test]
     fn a_mistyped_name_or_value_is_answered_with_what_was_meant() {
         assert!(unknown("no_atime", "no_atime").contains("did you mean noatime?"));
-        assert!(unknown("warp", "warp").ends_with("\"warp\"; see joulefs mount --help"));
+        assert!(unknown("blubb", "blubb").ends_with("\"blubb\"; see joulefs mount --help"));
         assert_eq!(meant_by("gc", Some("gredy")), "; did you mean greedy?");
         assert_eq!(meant_by("threads", Some("gredy")), "");
         assert_eq!(meant_by("compress_algorithm", Some("zst")), "; did you mean zstd?");
