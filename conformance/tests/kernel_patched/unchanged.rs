@@ -21,10 +21,6 @@ fn victims(linux: Linux, image: &Path, script: &str) -> Vec<Victim> {
 #[test]
 fn unpatched_policies_choose_as_before() {
     let (Some(stock), Some(patched)) = (kernel("JOULEFS_LINUX_STOCK"), patched()) else { return };
-    assert_choices_alike(&stock, &patched);
-}
-
-pub(super) fn assert_choices_alike(stock: &Linux, patched: &Linux) {
     let background = "for i in $(seq 40); do clean background; done; umnt";
     let scripts: [(Image, String); 7] = [
         (LARGE, format!("mnt background_gc=off; {background}")),
@@ -43,7 +39,7 @@ pub(super) fn assert_choices_alike(stock: &Linux, patched: &Linux) {
     for (image, script) in scripts {
         let path = work.path().join("image");
         image.build(&path).expect("an image");
-        let [before, after] = [stock, patched].map(|linux| victims(linux.clone(), &path, &script));
+        let [before, after] = [&stock, &patched].map(|linux| victims(linux.clone(), &path, &script));
         let essence = |v: &Victim| (v.log, v.gc, v.purpose, v.policy, v.segment, v.cost);
         let differ = before.iter().zip(&after).position(|(a, b)| essence(a) != essence(b));
         if let Some(n) = differ {
