@@ -1,14 +1,15 @@
 //! Linux with `kernel/patches` chooses the same segments as the policies in `victim`, does not change the unpatched
 //! policies, and does not damage volumes.
 //!
-//! `make kernel` builds both kernels, sets `$JOULEFS_LINUX_STOCK` and `$JOULEFS_LINUX_PATCHED`, and runs these tests;
-//! without them the tests are skipped with a message.
+//! `make kernel` builds the kernels, sets `$JOULEFS_LINUX_STOCK`, `$JOULEFS_LINUX_PATCHED` and `$JOULEFS_LINUX_SMALL`, and
+//! runs these tests; without them the tests are skipped with a message.
 
 mod choices;
 mod endures;
 mod packs;
 mod policies;
 mod reads;
+mod small;
 mod unchanged;
 mod uses;
 
