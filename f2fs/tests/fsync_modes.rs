@@ -95,7 +95,7 @@ fn fsyncs(dev: &PowerCut, vol: &Volume, write: Option<u64>) -> usize {
         dev.cut_after(dev.write_count() + write);
     }
     let written = |(at, bytes): (u64, Vec<u8>)| vol.write(f, at, &bytes, vfs::WriteFlags::empty()).is_ok();
-    let done = |n: u64| change(n).into_iter().all(written) && vol.fsync(f, n % 3 == 0).is_ok();
+    let done = |n: u64| change(n).into_iter().all(written) && vol.fsync(f, n.is_multiple_of(3)).is_ok();
     (1..=6).take_while(|n| done(*n)).count()
 }
 
