@@ -4,9 +4,9 @@
 //! them at once, as `fstrim` does in Linux, or little by little, as Linux's thread does. (Linux discards every hole of a
 //! volume below 16 GiB; [`Holes::AsLinux`] does not depend on its size.)
 //!
-//! What a discard is worth: a block that the device still stores is copied when the flash makes room, and no more than once
-//! on average until it is overwritten. So a discard, which costs a request, pays for holes of at least request /
-//! `copy_inside` blocks: 18 to 21 on phones, fewer if wear has a price.
+//! What a discard is worth: a dead block that the device still stores is copied when the flash makes room. How often is
+//! not known here; once is assumed. So a discard, which costs a request, pays for holes of at least request / `copy_inside`
+//! blocks: 18 to 21 on phones, fewer if wear has a price.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

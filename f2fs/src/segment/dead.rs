@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Free blocks of the main area that the device was not told of, as runs without a gap.
+/// Free blocks of the main area that are not discarded yet, as runs without a gap.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Dead {
     /// First block and length.

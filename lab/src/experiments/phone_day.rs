@@ -3,9 +3,10 @@
 //! Applications ([`crate::apps`]) are used in sessions, each of which begins with reads of the application's package;
 //! photos and videos are taken, packages are replaced by newer ones. The old photo goes when a new one comes, so the
 //! volume stays as full as it was. In between, and all night, the volume rests and does its own work at its own pace.
-//! Every variant begins with the same blocks, except for deltas that its mount makes while the databases are created.
+//! Every variant begins with the same aged volume; its own mount then creates the databases and the old files, and may make
+//! deltas and discard holes meanwhile.
 //!
-//! Left out on purpose: the applications' computing, everything of the phone but its storage, and cold mounts.
+//! Left out on purpose: the discards of an unmount, the applications' computing, everything of the phone but its storage, and cold mounts.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;

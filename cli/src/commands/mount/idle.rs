@@ -108,7 +108,9 @@ pub fn notes(mounted: &Mounted, given: &[String], read_only: bool) -> Option<Str
         ));
     }
     let zoned = volume.superblock().features.contains(Features::BLKZONED);
-    if let Some(option) = given.iter().find(|option| option.starts_with("discard_unit=") && zoned) {
+    if let Some(option) =
+        given.iter().find(|option| ["discard_unit=block", "discard_unit=price"].contains(&option.as_str()) && zoned)
+    {
         return Some(format!("{option} has no effect on a zoned device, whose zones are reset as a whole"));
     }
     let power = given.iter().find(|option| option.starts_with("power="))?;

@@ -67,8 +67,8 @@ const F2FS: &[Choice] = &[
         "fsync_mode",
         "strict|posix|nobarrier",
         "how often an fsync empties the device's cache. strict: an fsync that a power cut interrupts leaves each block as \
-         it was or as it should be; posix: once, as Linux, and it may leave other data in the file; nobarrier: never, as vendors of phones mount: \
-         A POWER CUT MAY UNDO FSYNCS OR LEAVE OTHER DATA IN THEIR FILES. Default strict",
+         it was or as it should be; posix: once, as Linux, and it may leave other data in the file; nobarrier: never, as \
+         vendors of phones mount: A POWER CUT MAY UNDO FSYNCS OR LEAVE OTHER DATA IN THEIR FILES. Default strict",
     ),
     (
         "mode",
