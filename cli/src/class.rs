@@ -5,9 +5,9 @@
 //! the log that was made for disks. Left out: the device's own numbers, which are in its profile (`device/profiles`).
 
 use device::energy::profile::Profile;
-use f2fs::Holes;
 use f2fs::delta::Costs;
 use f2fs::gc::prices;
+use f2fs::{Holes, InPlace};
 
 use crate::Failure;
 use crate::file_system::Type;
@@ -61,6 +61,9 @@ impl Class {
         set_prices(options, &Profile::find(self.profile())?);
         if self.has_deltas() && !["discard", "nodiscard", "discard_unit"].into_iter().any(&gave) {
             options.discard_holes = Holes::Worth;
+        }
+        if self.has_deltas() && !gave("in_place") {
+            options.in_place = InPlace::Price;
         }
         if self.has_deltas() && !gave("wear") {
             options.wear = WEAR;

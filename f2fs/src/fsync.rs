@@ -39,7 +39,7 @@ use crate::node::write::Mark;
 use crate::options::FsyncMode;
 use crate::pack::Reason;
 use crate::promises::{Sighting, Since};
-use crate::segment::temperature::{Writeback, in_place};
+use crate::segment::temperature::Writeback;
 use crate::volume::Volume;
 
 /// What an fsync makes durable, and how.
@@ -217,12 +217,12 @@ impl Volume {
             let bytes = place.node.read();
             known.has(*index) || addr_in(&self.ctx, &place.node, &bytes, place.slot).is_real()
         };
-        let few = node.inode(|r| in_place(r, pages.len(), Writeback::Fsync, options.in_place_blocks, options.mode));
         let is_same = how == How::Contents && self.promises.since(inode.ino, &node.read(), true) == Since::Same;
+        let why = if is_same { Writeback::FsyncContents } else { Writeback::Fsync };
         Some(Asked {
             pages: pages.len() as u64,
             runs: pages.chunk_by(|a, b| a + 1 == *b).count() as u64,
-            stays: few && pages.iter().all(has_place),
+            stays: pages.iter().all(has_place) && self.nodes.overwrites(node, pages.iter().copied(), why),
             inode: !is_same,
             in_order: options.fsync_mode == FsyncMode::Strict,
         })

@@ -74,7 +74,7 @@ pub use ::device;
 /// The traits that a volume implements, and their types.
 pub use ::vfs;
 pub use mount::MountError;
-pub use options::{CheckpointChoice, FsyncMode, Holes, MountOptions, RollForward};
+pub use options::{CheckpointChoice, FsyncMode, Holes, InPlace, MountOptions, RollForward};
 pub use segment::temperature::Mode;
 pub use volume::Volume;
 

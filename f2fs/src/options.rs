@@ -60,6 +60,15 @@ pub enum FsyncMode {
     NoBarrier,
 }
 
+/// When an fsync overwrites pages in place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InPlace {
+    /// If they are at most this many (kernel `min_fsync_blocks`); 0: never.
+    Few(usize),
+    /// If all have a place, and if that costs fewer joules than new places.
+    Price,
+}
+
 /// Options of a mount.
 #[derive(Debug, Clone)]
 pub struct MountOptions {
@@ -93,8 +102,8 @@ pub struct MountOptions {
     pub commit: Option<vfs::Commit>,
     /// Small files and directories are stored in their inodes (kernel `inline_data`, `inline_dentry`).
     pub inline: bool,
-    /// An fsync of at most this many blocks overwrites in place (kernel `min_fsync_blocks`); 0: none does.
-    pub in_place_blocks: usize,
+    /// When an fsync overwrites in place.
+    pub in_place: InPlace,
     /// Blocks preallocated at a time for a growing database; `None`: none.
     pub prealloc: Option<u32>,
     /// Small updates become deltas in their inodes, on a volume that may hold deltas.
@@ -133,7 +142,7 @@ impl MountOptions {
     /// Whether a file's account decides if it gets deltas. Where nothing is overwritten in place, pages leave their deltas
     /// at no cost.
     pub(crate) fn prices_deltas(&self) -> bool {
-        self.delta_study.is_priced() && self.in_place_blocks > 0 && self.mode == Mode::Adaptive
+        self.delta_study.is_priced() && self.in_place != InPlace::Few(0) && self.mode == Mode::Adaptive
     }
 
     /// The defaults for a machine with this much memory: 1/64 of it for clean nodes, at least 32 and at most 256 MiB.
@@ -161,7 +170,7 @@ impl Default for MountOptions {
             needs: Vec::new(),
             commit: None,
             inline: true,
-            in_place_blocks: crate::segment::temperature::IN_PLACE_BLOCKS,
+            in_place: InPlace::Few(crate::segment::temperature::IN_PLACE_BLOCKS),
             prealloc: None,
             delta: true,
             delta_places: crate::delta::places::Places::Both,
@@ -169,7 +178,7 @@ impl Default for MountOptions {
             delta_study: crate::delta::study::Study::default(),
             delta_return: false,
             compress: crate::compress::options::Options::default(),
-            delta_costs: crate::delta::costs::Costs::PAPER,
+            delta_costs: crate::delta::costs::Costs::PAPER.of_own_codecs(),
             seal_inodes: false,
             compress_costs: crate::compress::costs::Costs::default(),
             processor: None,

@@ -9,7 +9,7 @@ use device::{BlockDevice, CountSnapshot, Counting, Loss, PowerCut, Rng};
 use joulefs_f2fs::cause::Cause;
 use joulefs_f2fs::delta::{Beside, Places, Study};
 use joulefs_f2fs::settle::settle;
-use joulefs_f2fs::{MountOptions, Volume};
+use joulefs_f2fs::{InPlace, MountOptions, Volume};
 use vfs::FileSystem;
 
 use crate::delta_nodes::Work;
@@ -20,7 +20,7 @@ use crate::log_rig::*;
 const BLOCK: usize = 4096;
 
 fn mounted(dev: Arc<dyn BlockDevice>, delta_study: Study) -> Arc<Volume> {
-    let places = MountOptions { delta_places: Places::Nodes, in_place_blocks: 0, ..MountOptions::default() };
+    let places = MountOptions { delta_places: Places::Nodes, in_place: InPlace::Few(0), ..MountOptions::default() };
     Volume::mount(dev, clock(), MountOptions { delta_study, ..places }).unwrap()
 }
 

@@ -105,7 +105,7 @@ impl Bench {
             memory: None,
             options: MountOptions::default(),
             prices: prices::of(profile),
-            delta_costs: Costs::of(profile),
+            delta_costs: Costs::by_lzo(profile),
             compress_costs: f2fs::compress::costs::Costs::of(profile),
             mounted: None,
         }
@@ -260,10 +260,9 @@ impl Bench {
     }
 
     fn of_this_device(&self, mut options: MountOptions) -> MountOptions {
-        let alone = options.f2fs.delta_study.alone;
         options.f2fs = f2fs::MountOptions {
             prices: self.prices,
-            delta_costs: if alone { self.delta_costs.of_pages_alone() } else { self.delta_costs },
+            delta_costs: self.delta_costs.of_codec(&options.f2fs.delta_study),
             compress_costs: self.compress_costs,
             processor: Some(self.device.clone()),
             ..options.f2fs

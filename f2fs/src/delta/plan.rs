@@ -26,7 +26,7 @@ use crate::inode::known::Frames;
 use crate::inode::luck::Luck;
 use crate::node::cache::Node;
 use crate::node::map::{Lookup, Place, addr_in};
-use crate::segment::temperature::{Writeback, in_place};
+use crate::segment::temperature::Writeback;
 
 /// A smaller zone holds no deltas.
 const LEAST_ROOM: usize = delta::TRAILER + delta::HEADER + 1;
@@ -78,17 +78,16 @@ impl Deltas {
             return Ok(plan);
         }
         let node = &inode.node;
-        let few = self.ctx.options.in_place_blocks;
-        let Some((d, stay)) = node.inode(|r| {
+        let Some(d) = node.inode(|r| {
             let lawful = r.inline().contains(Inline::EXTRA_ATTR)
                 && !r.inline().intersects(Inline::DATA | Inline::PIN_FILE)
                 && !r.flags().contains(InodeFlags::COMPRESS)
                 && !r.advise().intersects(Advise::ENCRYPT | Advise::VERITY);
-            let d = r.divide(self.ctx.sb.features).ok().filter(|_| lawful)?;
-            Some((d, in_place(r, dirty.len(), why, few, self.ctx.options.mode)))
+            r.divide(self.ctx.sb.features).ok().filter(|_| lawful)
         }) else {
             return Ok(plan);
         };
+        let stay = self.nodes.overwrites(node, dirty.iter().map(|(i, _)| *i), why);
         let known = self.deltas(node)?;
         let synced_again = why != Writeback::Background && self.promises.has_written(node.ino);
         let places = self.ctx.options.delta_places;

@@ -48,8 +48,8 @@ impl Study {
     pub const MEDFS: Study =
         Study { alone: false, longest: LONGEST, beside: Beside::MetaAndInode, at_any_price: false };
 
-    /// Whether JouleFS's own extension, kept pages, is disabled.
-    pub(crate) fn is_of_others(&self) -> bool {
+    /// Whether this is another system's layout: without kept pages, which are JouleFS's own, and compressed by LZO.
+    pub fn is_of_others(&self) -> bool {
         self.alone || self.beside != Beside::Nothing
     }
 

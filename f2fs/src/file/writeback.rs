@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use format::inode::RawInode;
 use format::summary::Summary;
 use format::{Block, BlockAddr, Ino};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -23,7 +22,7 @@ use crate::node::cache::Node;
 use crate::node::index::Index;
 use crate::node::map::{addr_in, set_addr_in};
 use crate::pack::PackState;
-use crate::segment::temperature::{Mode, Writeback, data_log, in_place};
+use crate::segment::temperature::{Mode, Writeback, data_log};
 
 /// In the background, small changes are looked for only in files with fewer dirty pages.
 const FEW: usize = 32;
@@ -85,8 +84,9 @@ impl Files {
             let options = &self.ctx.options;
             let pays = balance.allows() || !options.prices_deltas();
             let synced = matches!(why, Writeback::Fsync | Writeback::FsyncContents);
-            let stays = |r: &RawInode| in_place(r, dirty.len(), why, options.in_place_blocks, options.mode);
-            let stays = synced && options.prices_deltas() && inode.node.inode(stays);
+            let stays = synced
+                && options.prices_deltas()
+                && self.nodes.overwrites(&inode.node, dirty.iter().map(|(i, _)| *i), why);
             let mut plan = match pays && dirty.len() < most {
                 true => self.deltas.plan_deltas(inode, (luck, frames), &dirty, why)?,
                 // Deltas of the file do not pay, or there are many dirty pages: skip the search for small changes.
@@ -209,12 +209,13 @@ impl Files {
         cause: Cause,
         done: &mut Written,
     ) -> Result<()> {
-        let (log, stay, ahead) = inode.inode(|r| {
+        let stay = self.nodes.overwrites(inode, dirty.iter().map(|(i, _)| *i), why);
+        let (log, ahead) = inode.inode(|r| {
             let log = data_log(r, dirty.len());
             // Preallocated blocks are written out of order, and the unused ones are holes.
             let none = cause == Cause::Directory || self.ctx.options.mode == Mode::Lfs;
             let ahead = if none { None } else { prealloc::ahead(r, log, self.ctx.options.prealloc) };
-            (log, in_place(r, dirty.len(), why, self.ctx.options.in_place_blocks, self.ctx.options.mode), ahead)
+            (log, ahead)
         });
         let tag = cause.of(Ino(inode.ino.0));
         let age = self.ctx.mounted_seconds();

@@ -58,6 +58,17 @@ impl Asked {
     }
 }
 
+impl Asked {
+    /// Whether overwriting costs less than new places and what their dead blocks cost later: each makes a flash copy
+    /// about one block until it is discarded (measured: 0.8 to 1.2 on a volume 85 % full, docs/decisions/0039).
+    pub fn pays_in_place(&self, prices: &Prices) -> bool {
+        let dead = self.pages + u64::from(!self.inode);
+        let moved =
+            Asked { stays: false, ..*self }.price(prices).saturating_add(dead.saturating_mul(prices.copy_inside));
+        Asked { stays: true, ..*self }.price(prices) <= moved
+    }
+}
+
 impl Made {
     /// What it cost, in pJ. Pages overwritten in place are taken to lie as the changed ones did.
     fn price(&self, prices: &Prices, asked: &Asked) -> u64 {

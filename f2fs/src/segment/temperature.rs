@@ -46,9 +46,9 @@ pub fn data_log(raw: &RawInode, dirty: usize) -> LogType {
 }
 
 /// True if blocks with an address are overwritten in place (kernel `should_update_inplace` under the default policy):
-/// always in pinned and cold files, in other files by an fsync of at most `few` blocks, never in directories. Under
+/// always in pinned and cold files, in other files by an fsync of `few` blocks, never in directories. Under
 /// [`Mode::Lfs`] only in pinned files, whose users rely on the addresses.
-pub fn in_place(raw: &RawInode, dirty: usize, why: Writeback, few: usize, mode: Mode) -> bool {
+pub fn in_place(raw: &RawInode, few: bool, why: Writeback, mode: Mode) -> bool {
     if crate::fields::is_dir(raw) || why == Writeback::Atomic {
         return false;
     }
@@ -57,5 +57,5 @@ pub fn in_place(raw: &RawInode, dirty: usize, why: Writeback, few: usize, mode: 
         return pinned;
     }
     let always = pinned || raw.advise().contains(Advise::COLD);
-    always || (why != Writeback::Background && dirty <= few)
+    always || (why != Writeback::Background && few)
 }

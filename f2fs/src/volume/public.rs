@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::file::compressed::room::CompressedCount;
 use crate::file::extents::torn;
 use crate::gc::settings::Settings;
+use crate::segment::temperature::Mode;
 
 impl Volume {
     /// The superblock.
@@ -48,6 +49,11 @@ impl Volume {
             }
         }
         Ok(moved)
+    }
+
+    /// Whether nothing is overwritten in place, except pinned files.
+    pub fn is_append_only(&self) -> bool {
+        self.ctx.options.mode == Mode::Lfs
     }
 
     /// The current settings of cleaning.

@@ -51,13 +51,14 @@ impl Times {
     }
 }
 
-/// Notes mean, 99th percentile and maximum of durations in nanoseconds.
+/// Notes mean, median, 99th percentile and maximum of durations in nanoseconds.
 pub(super) fn distribution(phase: &mut Phase, name: &str, times: &mut [u64]) {
     times.sort_unstable();
     let us = |n: u64| n as f64 / 1e3;
     let mean = times.iter().sum::<u64>() as f64 / 1e3 / times.len() as f64;
     phase.note(&format!("{name}_time"), mean, "us");
     if let Some(most) = times.last() {
+        phase.note(&format!("{name}_time_p50"), us(times[times.len() / 2]), "us");
         phase.note(&format!("{name}_time_p99"), us(times[(times.len() - 1) * 99 / 100]), "us");
         phase.note(&format!("{name}_time_most"), us(*most), "us");
     }

@@ -4,7 +4,7 @@
 //! options for each. A further way is one more line of [`Keeping`]. Left out: the workload.
 
 use f2fs::delta::{Beside, Places, Study};
-use f2fs::{MountOptions, mkfs};
+use f2fs::{InPlace, MountOptions, mkfs};
 use format::compress::Algorithm;
 use format::node::delta::LONGEST_WHOLE;
 use format::superblock::Features;
@@ -48,7 +48,7 @@ impl Keeping {
     pub fn of(self) -> (Features, MountOptions) {
         let plain = mkfs::Options::modern().features;
         let usual = MountOptions::default();
-        let log = MountOptions { in_place_blocks: 0, ..usual.clone() };
+        let log = MountOptions { in_place: InPlace::Few(0), ..usual.clone() };
         let compressed = |algorithm| {
             let mut compress = f2fs::compress::options::Options::default();
             compress.method.algorithm = algorithm;

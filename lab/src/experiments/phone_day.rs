@@ -1,12 +1,11 @@
-//! What does a day of a phone's use cost, from the first call in the morning to the end of the night on the charger?
+//! What does a day of a phone's use cost, from the first call in the morning to the unmount after a night on the charger?
 //!
 //! Applications ([`crate::apps`]) are used in sessions, each of which begins with reads of the application's package;
 //! photos and videos are taken, packages are replaced by newer ones. The old photo goes when a new one comes, so the
 //! volume stays as full as it was. In between, and all night, the volume rests and does its own work at its own pace.
-//! Every variant begins with the same aged volume; its own mount then creates the databases and the old files, and may make
-//! deltas and discard holes meanwhile.
+//! Every variant begins with the same volume, aged and filled by the same mount; its own mount begins in the morning.
 //!
-//! Left out on purpose: the discards of an unmount, the applications' computing, everything of the phone but its storage, and cold mounts.
+//! Left out on purpose: the applications' computing, everything of the phone but its storage, and the mount in the morning.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
@@ -75,6 +74,9 @@ pub(super) struct Parameters {
     day_hours: u64,
     /// Hours of the night, on the charger.
     night_hours: u64,
+    /// Days, each with its night.
+    #[serde(default = "one")]
+    days: u64,
     /// KiB of its package that an application reads when a session begins.
     launch_kib: u64,
     /// How small updates are stored.
@@ -106,6 +108,10 @@ pub(super) struct Parameters {
     storage_gib: u64,
 }
 
+fn one() -> u64 {
+    1
+}
+
 impl Parameters {
     /// Refuses unknown names, and numbers that make no day.
     pub fn check(&self) -> Result<(), LabError> {
@@ -113,9 +119,14 @@ impl Parameters {
         self.settings(Power::Battery)?;
         self.mount.beside(Kind::F2fs, MountOptions::default())?;
         let no_use = |u: &Use| u.sessions == 0 || u.minutes == 0;
-        if self.apps.iter().any(no_use) || self.day_hours == 0 || self.memory_mib == 0 || self.fill_percent > 99 {
+        if self.apps.iter().any(no_use)
+            || self.day_hours == 0
+            || self.days == 0
+            || self.memory_mib == 0
+            || self.fill_percent > 99
+        {
             return Err(LabError::parameters(
-                "sessions, minutes, day_hours and memory_mib are 1 or more, fill_percent 99 or less",
+                "sessions, minutes, day_hours, days and memory_mib are 1 or more, fill_percent 99 or less",
             ));
         }
         if [self.photos, self.videos, self.updates].iter().any(|l| l.times > 0 && l.kib == 0) {
@@ -133,6 +144,10 @@ impl Parameters {
 
     fn day(&self) -> Duration {
         Duration::from_secs(self.day_hours * 3600)
+    }
+
+    fn night(&self) -> Duration {
+        Duration::from_secs(self.night_hours * 3600)
     }
 }
 
@@ -160,9 +175,13 @@ struct User<'s> {
 }
 
 impl<'s> User<'s> {
-    fn new(player: Player<'s>, of: &Use, package: u64, day: Duration) -> Self {
+    fn new(player: Player<'s>, of: &Use, package: u64, p: &Parameters) -> Self {
         // Not all applications at once.
-        let mut starts: VecDeque<_> = moments(day, of.sessions, 0.1 * package as f64).collect();
+        let on = |day: u64| {
+            let morning = (p.day() + p.night()) * day as u32;
+            moments(p.day(), of.sessions, 0.1 * package as f64).map(move |at| morning + at)
+        };
+        let mut starts: VecDeque<_> = (0..p.days).flat_map(on).collect();
         let due = starts.pop_front().unwrap_or_default();
         User { player, due, begins: true, left: Duration::ZERO, starts, minutes: of.minutes, package }
     }
@@ -206,17 +225,21 @@ struct Day<'a> {
     bench: &'a Bench,
     p: &'a Parameters,
     seed: u64,
+    /// The first morning.
+    began: Duration,
     times: Times,
     late: Vec<u64>,
 }
 
-impl Day<'_> {
-    fn write(&mut self, name: &str, kib: u64) -> Result<u64, LabError> {
-        let (fs, clock) = (self.bench.f2fs()?, self.bench.clock());
+impl<'a> Day<'a> {
+    fn new(bench: &'a Bench, p: &'a Parameters, seed: u64, began: Duration) -> Self {
+        Day { bench, p, seed, began, times: Times::default(), late: Vec::new() }
+    }
+
+    fn write(&self, name: &str, kib: u64) -> Result<u64, LabError> {
+        let fs = self.bench.f2fs()?;
         let ino = self.bench.file(name)?;
-        let began = clock.monotonic();
         self.bench.write_whole(ino, kib << 10, self.seed ^ ino.0)?;
-        self.times.syncs.push((clock.monotonic() - began).as_nanos() as u64);
         fs.forget(ino, 1);
         Ok(kib << 10)
     }
@@ -245,7 +268,7 @@ impl Day<'_> {
         Ok(at)
     }
 
-    fn large(&mut self, deed: Deed) -> Result<u64, LabError> {
+    fn large(&self, deed: Deed) -> Result<u64, LabError> {
         match deed {
             Deed::Photo(n) => {
                 self.remove(&photo(n))?;
@@ -266,21 +289,26 @@ impl Day<'_> {
         }
     }
 
-    /// Everything that the user does until the evening; returns the bytes read and written.
-    fn pass(&mut self, mut users: Vec<User<'_>>, recorder: &mut Recorder<'_>) -> Result<u64, LabError> {
-        let (day, p, clock) = (self.p.day(), self.p, self.bench.clock().clone());
+    /// Everything that the user does on a day until the evening; returns the bytes read and written.
+    fn pass(&mut self, nth: u64, users: &mut [User<'_>], recorder: &mut Recorder<'_>) -> Result<u64, LabError> {
+        let (p, clock) = (self.p, self.bench.clock().clone());
         let volume = self.bench.f2fs()?.clone();
-        let began = clock.monotonic();
-        let mut deeds: Vec<(Duration, Deed)> = moments(day, p.photos.times, 0.4)
-            .zip((0..).map(Deed::Photo))
-            .chain(moments(day, p.videos.times, 0.6).zip((0..).map(Deed::Video)))
-            .chain(moments(day, p.updates.times, 0.8).zip((0..).map(Deed::Update)))
+        let began = self.began;
+        let morning = (p.day() + p.night()) * nth as u32;
+        let evening = morning + p.day();
+        let of = |large: Large, offset, deed: fn(u64) -> Deed| {
+            let at = moments(p.day(), large.times, offset).map(move |at| morning + at);
+            at.zip((nth * large.times..).map(deed))
+        };
+        let mut deeds: Vec<(Duration, Deed)> = of(p.photos, 0.4, Deed::Photo)
+            .chain(of(p.videos, 0.6, Deed::Video))
+            .chain(of(p.updates, 0.8, Deed::Update))
             .collect();
         deeds.sort_unstable();
         let mut deeds = VecDeque::from(deeds);
         let mut bytes = 0;
         loop {
-            let user = users.iter_mut().filter(|u| u.player.left() > 0).min_by_key(|u| u.due);
+            let user = users.iter_mut().filter(|u| u.player.left() > 0 && u.due < evening).min_by_key(|u| u.due);
             let due = user.as_ref().map(|u| u.due);
             let large = deeds.front().copied().filter(|(at, _)| due.is_none_or(|due| *at <= due));
             let Some(due) = large.map(|(at, _)| at).or(due) else { break };
@@ -308,7 +336,7 @@ impl Day<'_> {
                 }
             }
         }
-        cleaned::pass_time(self.bench, recorder, (began + day).saturating_sub(clock.monotonic()))?;
+        cleaned::pass_time(self.bench, recorder, (began + evening).saturating_sub(clock.monotonic()))?;
         Ok(bytes)
     }
 }
@@ -325,16 +353,14 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         job,
         features,
         MountOptions { delta: false, gc: cleaned::never(gc.policy), ..MountOptions::default() },
-        &progress.part(0, 3),
+        &progress.part(0, (1 + 2 * p.days) as usize),
     )?;
     bench.keep_in_memory(blocks_of_mib(p.memory_mib) as usize);
-    let usual = options.checkpoint_after;
-    let checkpoint_after = p.checkpoint_seconds.map_or(usual, Duration::from_secs);
-    let options = MountOptions { gc: cleaned::never(gc.policy), delta_return: p.delta_return, ..options };
-    bench.mount_as(p.mount.beside(Kind::F2fs, MountOptions { checkpoint_after, ..options })?)?;
+    bench.restart(false)?;
     let mut scripts = Vec::new();
     for of in &p.apps {
-        scripts.push((format!("{}-", of.app), App::find(&of.app)?.script(of.sessions * of.minutes, job.seed, None)?));
+        let minutes = of.sessions * of.minutes * p.days;
+        scripts.push((format!("{}-", of.app), App::find(&of.app)?.script(minutes, job.seed, None)?));
     }
     let mut users = Vec::new();
     for (n, ((prefix, script), of)) in scripts.iter().zip(&p.apps).enumerate() {
@@ -342,15 +368,18 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         while player.left() > 0 {
             player.step(&**bench.f2fs()?)?;
         }
-        users.push(User::new(player, of, n as u64, p.day()));
+        users.push(User::new(player, of, n as u64, &p));
     }
-    let mut day = Day { bench: &bench, p: &p, seed: job.seed, times: Times::default(), late: Vec::new() };
+    let before = Day::new(&bench, &p, job.seed, Duration::ZERO);
     for (of, name) in [(p.photos, photo as fn(u64) -> String), (p.videos, video)] {
-        (0..of.times).try_for_each(|n| day.write(&name(n), of.kib).map(drop))?;
+        (0..of.times).try_for_each(|n| before.write(&name(n), of.kib).map(drop))?;
     }
-    (0..p.apps.len() as u64).try_for_each(|n| day.write(&package(n), p.updates.kib).map(drop))?;
+    (0..p.apps.len() as u64).try_for_each(|n| before.write(&package(n), p.updates.kib).map(drop))?;
     fill(&bench, p.fill_percent, job.seed)?;
-    bench.restart(false)?;
+    let checkpoint_after = p.checkpoint_seconds.map_or(options.checkpoint_after, Duration::from_secs);
+    let options =
+        MountOptions { gc: cleaned::never(gc.policy), delta_return: p.delta_return, checkpoint_after, ..options };
+    bench.mount_as(p.mount.beside(Kind::F2fs, options)?)?;
     let volume = bench.f2fs()?.clone();
     cleaned::set_age_threshold(&volume, p.age_threshold)?;
     volume.forget_past();
@@ -361,39 +390,60 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     histograms.push(Histogram::of_free_space(&volume.free_fragments(), "in the morning"));
     let s = volume.statfs()?;
     let full = 100.0 * (s.blocks - s.blocks_free) as f64 / s.blocks as f64;
-    let mut day = Day { bench: &bench, p: &p, seed: job.seed, times: Times::default(), late: Vec::new() };
-    volume.set_cleaning(gc);
-    let seconds = (p.day_hours + p.night_hours) * 3600;
-    let mut by_day = measured(&bench, &p, "day", seconds, &progress.part(1, 3), |recorder| {
-        let bytes = day.pass(users, recorder)?;
-        volume.sync()?;
-        Ok(bytes)
-    })?;
-    let Day { times, mut late, .. } = day;
-    times.note(&mut by_day);
-    by_day.note("full", full, "%");
-    distribution(&mut by_day, "late", &mut late);
-    volume.set_cleaning(p.settings(Power::Powered)?);
-    let by_night = measured(&bench, &p, "night", seconds, &progress.part(2, 3), |recorder| {
-        let mut left = Duration::from_secs(p.night_hours * 3600);
-        if p.maintenance {
-            left = left.saturating_sub(maintain(&bench, recorder, p.settings(Power::Powered)?)?);
-        }
-        cleaned::pass_time(&bench, recorder, left)?;
-        volume.set_cleaning(cleaned::never(gc.policy));
-        volume.sync()?;
-        Ok(0)
-    })?;
-    in_all(profile, &p, &by_day, &by_night).into_iter().for_each(|(name, value, unit)| by_day.note(name, value, unit));
-    histograms.push(Histogram::of_free_space(&volume.free_fragments(), "the next morning"));
-    phases.extend([by_day, by_night]);
+    let began = bench.clock().monotonic();
+    for nth in 0..p.days {
+        let part = |n: u64| progress.part((1 + 2 * nth + n) as usize, (1 + 2 * p.days) as usize);
+        let (day_name, night_name) = names(nth);
+        let mut day = Day::new(&bench, &p, job.seed, began);
+        volume.set_cleaning(gc);
+        let seconds = (p.day_hours + p.night_hours) * 3600;
+        let mut by_day = measured(&bench, &p, &day_name, seconds, &part(0), |recorder| {
+            let bytes = day.pass(nth, &mut users, recorder)?;
+            volume.sync()?;
+            Ok(bytes)
+        })?;
+        let Day { times, mut late, .. } = day;
+        times.note(&mut by_day);
+        by_day.note("full", full, "%");
+        distribution(&mut by_day, "late", &mut late);
+        volume.set_cleaning(p.settings(Power::Powered)?);
+        let by_night = measured(&bench, &p, &night_name, seconds, &part(1), |recorder| {
+            let mut left = p.night();
+            if p.maintenance {
+                left = left.saturating_sub(maintain(&bench, recorder, p.settings(Power::Powered)?)?);
+            }
+            cleaned::pass_time(&bench, recorder, left)?;
+            volume.set_cleaning(cleaned::never(gc.policy));
+            if nth + 1 == p.days {
+                volume.unmount()?
+            } else {
+                volume.sync()?
+            }
+            Ok(0)
+        })?;
+        in_all(profile, &p, &by_day, &by_night)
+            .into_iter()
+            .for_each(|(name, value, unit)| by_day.note(name, value, unit));
+        histograms.push(Histogram::of_free_space(&volume.free_fragments(), "the next morning"));
+        phases.extend([by_day, by_night]);
+    }
+    drop(volume);
+    bench.restart(false)?;
     for (prefix, script) in &scripts {
         for (file, expected) in &script.databases {
-            database::check(volume.clone(), &format!("{prefix}{file}"), expected)?;
+            database::check(bench.f2fs()?.clone(), &format!("{prefix}{file}"), expected)?;
         }
     }
-    volume.unmount()?;
+    bench.unmount()?;
     Ok((phases, histograms))
+}
+
+/// The phases of a day and its night.
+fn names(nth: u64) -> (String, String) {
+    match nth {
+        0 => ("day".into(), "night".into()),
+        n => (format!("day-{}", n + 1), format!("night-{}", n + 1)),
+    }
 }
 
 /// Measures a part of the day, with everything that is noted of both.

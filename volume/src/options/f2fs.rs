@@ -3,7 +3,7 @@
 use f2fs::delta::{Places, Reads, Study};
 use f2fs::file::prealloc::{DEFAULT_BLOCKS, MOST_BLOCKS};
 use f2fs::streams::Streams;
-use f2fs::{FsyncMode, Holes, Mode, MountOptions};
+use f2fs::{FsyncMode, Holes, InPlace, Mode, MountOptions};
 use format::superblock::Features;
 
 use super::{commit, commit_idle, number, on};
@@ -59,6 +59,12 @@ fn set_value(core: &mut MountOptions, name: &str, value: Option<&str>) -> Result
                 Some("posix") => FsyncMode::Posix,
                 Some("nobarrier") => FsyncMode::NoBarrier,
                 _ => return Err("strict, posix or nobarrier".into()),
+            };
+        }
+        "in_place" => {
+            core.in_place = match value {
+                Some("price") => InPlace::Price,
+                other => InPlace::Few(other.and_then(|v| v.parse().ok()).ok_or("a number of blocks, or price")?),
             };
         }
         "mode" => {

@@ -48,7 +48,7 @@ pub fn refuse(core: &MountOptions, profile: Option<&Profile>) -> Result<(), Fail
 }
 
 /// Options that affect only writing.
-const OF_WRITING: [&str; 37] = [
+const OF_WRITING: [&str; 38] = [
     "background_gc",
     "checkpoint_bytes",
     "checkpoint_seconds",
@@ -69,6 +69,7 @@ const OF_WRITING: [&str; 37] = [
     "discard_unit",
     "fsync_mode",
     "gc",
+    "in_place",
     "inline",
     "mode",
     "nocompress_extension",
@@ -112,6 +113,11 @@ pub fn notes(mounted: &Mounted, given: &[String], read_only: bool) -> Option<Str
         given.iter().find(|option| ["discard_unit=block", "discard_unit=price"].contains(&option.as_str()) && zoned)
     {
         return Some(format!("{option} has no effect on a zoned device, whose zones are reset as a whole"));
+    }
+    if let Some(option) = given.iter().find(|option| option.starts_with("in_place="))
+        && volume.is_append_only()
+    {
+        return Some(format!("{option} has no effect where nothing is overwritten in place (mode=lfs, zones)"));
     }
     let power = given.iter().find(|option| option.starts_with("power="))?;
     // Of the mount, which does not take the policy that was preferred everywhere.

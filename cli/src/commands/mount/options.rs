@@ -71,6 +71,12 @@ const F2FS: &[Choice] = &[
          vendors of phones mount: A POWER CUT MAY UNDO FSYNCS OR LEAVE OTHER DATA IN THEIR FILES. Default strict",
     ),
     (
+        "in_place",
+        "BLOCKS|price",
+        "when an fsync overwrites pages: if they are at most so many, or if that costs fewer joules than new places. \
+         Default 8, as in Linux; with profile=phone or card price",
+    ),
+    (
         "mode",
         "adaptive|lfs",
         "lfs: write only at the ends of the logs, never in place (except pinned files) or into holes; default adaptive",

@@ -32,10 +32,10 @@ pub struct HostSpec {
     pub dram_byte: Quantity<PerByte>,
     /// The computing processor.
     pub cpu_busy: Quantity<Power>,
-    /// Encoding a delta of a page of 4 KiB, including its check.
+    /// Encoding a delta of a page of 4 KiB by LZO. JouleFS's own codecs are charged a third of it.
     #[serde(default = "delta_encode")]
     pub delta_encode: Quantity<Nanos>,
-    /// Decoding a delta of a page, likewise.
+    /// Decoding a delta of a page by LZO. JouleFS's own codecs are charged a twelfth of it.
     #[serde(default = "delta_decode")]
     pub delta_decode: Quantity<Nanos>,
     /// Compressing a block of 4 KiB with LZO or LZ4.
