@@ -10,7 +10,6 @@ use device::energy::{Nanos, Processor, Work};
 use device::{Counting, Loss, Rng, Tag};
 use joulefs_f2fs::MountOptions;
 use joulefs_f2fs::Volume;
-use joulefs_f2fs::delta::Costs;
 use vfs::{FileSystem, Ino};
 use victim::Prices;
 
@@ -108,7 +107,7 @@ fn follow(program: Program, delta: bool, seed: u64) -> (f64, u64) {
     let p = Prices::default();
     let requests = (done.reads + done.writes) * p.request + done.blocks_read * p.read_block;
     let written = done.blocks_written * p.write_block_sequential + done.flushes * p.flush;
-    let computed = encoded.0.load(Relaxed) * Costs::PAPER.encode_pj;
+    let computed = encoded.0.load(Relaxed) * MountOptions::default().delta_costs.encode_pj;
     ((requests + written + computed) as f64 / 1e12, vol.counters.deltas.load(Relaxed))
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use device::{Loss, Memory, PowerCut};
 use format::superblock::Features;
 use joulefs_f2fs::mkfs::Options;
-use joulefs_f2fs::{FsyncMode, MountOptions, Volume};
+use joulefs_f2fs::{FsyncMode, InPlace, MountOptions, Volume};
 use vfs::FileSystem;
 
 use crate::log_rig::*;
@@ -62,6 +62,29 @@ fn an_fsync_flushes_as_often_as_its_mode_says_and_an_atomic_commit_always_does()
         write(&vol, f, 8192, &pattern(3, 8192));
         assert!(flushes(&|| vol.commit_atomic(f, 1).unwrap()) > 0, "{mode:?}");
         assert!(flushes(&|| vol.sync().unwrap()) > 0, "{mode:?}");
+    }
+}
+
+#[test]
+fn by_price_pages_that_lie_together_are_overwritten_and_scattered_ones_are_not() {
+    let image = formatted(64, &Options::modern());
+    for (in_place, together, scattered) in [(InPlace::Few(8), 0, 6), (InPlace::Price, 20, 0), (InPlace::Few(0), 0, 0)] {
+        let options = MountOptions { in_place, fsync_mode: FsyncMode::Posix, ..MountOptions::default() };
+        let (_, vol) = mounted_with(&image, options);
+        let f = new_file(&vol, vol.root(), "f");
+        write(&vol, f, 0, &pattern(1, 400_000));
+        vol.sync().unwrap();
+        let overwritten = |pages: &[u64]| {
+            let before = vol.counters.in_place.load(Relaxed);
+            pages.iter().for_each(|page| write(&vol, f, page * 4096, &pattern(*page, 4096)));
+            vol.fsync(f, true).unwrap();
+            vol.counters.in_place.load(Relaxed) - before
+        };
+        let adjacent: Vec<u64> = (10..30).collect();
+        assert_eq!(overwritten(&adjacent), together, "{in_place:?}");
+        assert_eq!(overwritten(&[1, 33, 41, 52, 67, 80]), scattered, "{in_place:?}");
+        // A page without a place needs its file's node anyway.
+        assert_eq!(overwritten(&[97, 98]), u64::from(in_place == InPlace::Few(8)), "{in_place:?}");
     }
 }
 
@@ -125,8 +148,9 @@ fn after_any_cut_the_volume_is_sound_and_has_what_its_mode_promised() {
         write(&vol, new_file(&vol, vol.root(), "f"), 0, &states[0]);
         vol.unmount().unwrap();
         let image = dev.image(Loss::AllKept);
-        for fsync_mode in MODES {
-            let mounted = || mounted_with(&image, MountOptions { fsync_mode, ..MountOptions::default() });
+        let places = [MountOptions::default().in_place, InPlace::Price];
+        for (fsync_mode, in_place) in MODES.into_iter().flat_map(|mode| places.map(|place| (mode, place))) {
+            let mounted = || mounted_with(&image, MountOptions { fsync_mode, in_place, ..MountOptions::default() });
             let (dev, vol) = mounted();
             let begun = dev.write_count();
             assert_eq!(fsyncs(&dev, &vol, None), 6);
@@ -139,7 +163,9 @@ fn after_any_cut_the_volume_is_sound_and_has_what_its_mode_promised() {
                 let (dev, vol) = mounted();
                 let returned = fsyncs(&dev, &vol, Some(cut));
                 for loss in Loss::PLAIN.into_iter().chain((0..6).map(|n| Loss::Random(cut * 8 + n))) {
-                    let what = format!("{fsync_mode:?}, {features:?}: cut {cut} after {returned} fsyncs, {loss}");
+                    let what = format!(
+                        "{fsync_mode:?}, {in_place:?}, {features:?}: cut {cut} after {returned} fsyncs, {loss}"
+                    );
                     let (keep, f) = recovered(&dev.image(loss), |vol| {
                         ["keep", "f"].map(|name| read_all(vol, find(vol, name).unwrap())).into()
                     });

@@ -9,7 +9,7 @@ use device::{BlockDevice, Memory};
 use f2fs::mkfs;
 use f2fs_scheduled::delta::Places;
 use f2fs_scheduled::gc::settings::{Intervals, Settings, Urgency};
-use f2fs_scheduled::{Holes, MountOptions, Volume};
+use f2fs_scheduled::{Holes, InPlace, MountOptions, Volume};
 use format::superblock::Features;
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 use vfs::{FileSystem, Ino};
@@ -137,6 +137,7 @@ fn options(m: &Mounting) -> Result<MountOptions, String> {
         checkpoint_after: Duration::from_secs(m.checkpoint_after),
         inline: m.inline,
         prealloc: m.prealloc.then_some(5),
+        in_place: if m.prealloc { InPlace::Price } else { defaults.in_place },
         discard_holes: if m.hurry { Holes::AsLinux } else { Holes::Worth },
         delta_places: if m.delta_nodes { Places::Nodes } else { Places::Both },
         compress: compression(m)?,

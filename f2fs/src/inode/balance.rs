@@ -156,6 +156,20 @@ mod tests {
     }
 
     #[test]
+    fn a_request_and_a_flush_weigh_more_than_pages() {
+        let pays = |pages, runs, inode, in_order| {
+            Asked { inode, in_order, ..asked(pages, runs) }.pays_in_place(&Prices::default())
+        };
+        assert!(pays(1, 1, false, true) && pays(200, 1, false, true) && pays(200, 1, false, false));
+        // In place k requests of 134.6 uJ and a flush of 202.7; else two of 121.9, k + 1 blocks of 12.6 and as many
+        // dead ones of 5.9, and one or two flushes.
+        assert_eq!((1..9).filter(|k| pays(*k, *k, false, true)).max(), Some(4));
+        assert_eq!((1..9).filter(|k| pays(*k, *k, false, false)).max(), Some(2));
+        // If the inode is written anyway, new places need one request less than that.
+        assert_eq!((1..9).filter(|k| pays(*k, *k, true, false)).max(), Some(1));
+    }
+
+    #[test]
     fn scattered_pages_that_change_little_keep_all_of_their_gain() {
         let (excess, with) = follow(2000, |_| (asked(3, 3), DELTAS));
         assert!(excess < -25.0 && with == 1.0, "{excess} %");
