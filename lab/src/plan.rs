@@ -341,6 +341,7 @@ pub const SHIPPED: &[(&str, [&str; 5])] = shipped![
     "nexus-kernel",
     "nexus-sqlite",
     "nexus-sqlite-ext4",
+    "phone-day",
     "scherl-fig6-1-10",
     "scherl-fig6-11",
     "scherl-fig6-12-13",

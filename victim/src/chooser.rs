@@ -1,6 +1,7 @@
 //! Which policy chooses on which occasion, and what does it remember between choices?
 //!
-//! A writer that waits for space, or a cleaner in urgent mode, gets the emptiest unit whatever the policy is.
+//! A writer that waits for space, or a cleaner in urgent mode, gets the emptiest unit, except that under joule a writer gets
+//! the cheapest one.
 //! Left out on purpose: how a policy chooses (the policies), the candidates (a [`View`]), and when cleaning
 //! runs.
 
@@ -130,6 +131,7 @@ impl Chooser {
         let emptier = tuning.too_full.filter(|_| hurry == Hurry::Background).map(|percent| self.below(view, percent));
         let view = emptier.as_ref().map_or(view, |v| v as &dyn View);
         let (choice, memory) = match self.policy_for(hurry) {
+            Policy::Joule if foreground => joule::cheapest(view, memory, ask, &self.prices, &outlook),
             Policy::Greedy => greedy::choose(view, memory, tuning, ask),
             Policy::CostBenefit => cost_benefit::choose(view, memory, tuning, ask),
             Policy::Mwhfb => mwhfb::choose(view, memory, tuning, ask),
@@ -151,6 +153,7 @@ impl Chooser {
     }
     fn policy_for(&self, hurry: Hurry) -> Policy {
         match (hurry, self.policy) {
+            (Hurry::Foreground, Policy::Joule) => Policy::Joule,
             (Hurry::Foreground | Hurry::UrgentHigh, _) => Policy::Greedy,
             (Hurry::Urgent, _) => Policy::CostBenefit,
             // As in the kernel: ATGC waits until the volume is old enough for ages to differ.
@@ -212,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waiting_writer_and_urgent_cleaning_get_the_emptiest_under_every_policy() {
+    fn a_waiting_writer_and_urgent_cleaning_get_an_empty_one_under_every_policy() {
         for policy in Policy::ALL {
             assert_eq!(chosen(policy, 30, Hurry::Foreground), Some(1), "{policy:?}");
             assert_eq!(chosen(policy, 30, Hurry::UrgentHigh), Some(1), "{policy:?}");

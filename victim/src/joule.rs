@@ -234,6 +234,24 @@ pub fn choose(
     (choice, *memory)
 }
 
+/// The unit whose free blocks cost least, for a writer who waits for them: neither their worth nor an age counts, and the
+/// blocks go to the end of the log.
+pub fn cheapest(
+    view: &dyn View,
+    memory: &Memory,
+    ask: Ask<'_>,
+    prices: &Prices,
+    outlook: &Outlook,
+) -> (Option<Choice>, Memory) {
+    let unit = u64::from(ask.unit.max(1));
+    let asked = Outlook { asked: u32::MAX, only_appends: true, ..*outlook };
+    let weights = Weights::new(prices, &asked, u64::from(ask.end.0) / unit, unit * 512, Power::Powered, 0);
+    let best = view.most_gained(&|b| weights.limit(b), &|c, fragments| weights.rank_of(c, fragments));
+    let cost = |c: &Candidate| weights.cost(c.valid, c.fragments().into(), c.loose) / 1000;
+    let choice = best.map(|victim| Choice { victim, cost: cost(&victim).min(u32::MAX.into()) as u32 });
+    (choice, *memory)
+}
+
 /// The cheaper destination of the blocks of a unit of `unit` segments, on a volume of `end` segments: what cleaning
 /// the unit costs, in pJ, and whether the blocks go into holes.
 pub fn destination(victim: &Candidate, prices: &Prices, outlook: &Outlook, end: SegNo, unit: u32) -> (u64, bool) {
@@ -294,6 +312,19 @@ mod tests {
         }
         let of = |f, loose| Candidate { f, loose, ..seg(0, 1, 0, 0, 0) }.fragments();
         assert_eq!((of(0, 0), of(u32::MAX, 3), of(4_096_512, 256)), (0, 3, 256));
+    }
+
+    #[test]
+    fn a_writer_who_waits_gets_the_cheapest_blocks_not_the_fewest_valid_ones() {
+        let cheapest = |state: &[Candidate]| {
+            let (memory, view) = (Memory::at_mount(100 * DAY, 0), Plain::new(1, state.into()));
+            cheapest(&view, &memory, ASK, &Prices::default(), &SHORT).0.map(|c| c.victim.seg.0)
+        };
+        // 100 valid blocks between 60 fragments need more requests than 120 in one run.
+        assert_eq!(cheapest(&[seg(1, 100, 60, 6, 0), seg(2, 120, 0, 0, 99 * DAY)]), Some(2));
+        assert_eq!(cheapest(&[seg(1, 100, 0, 0, 99 * DAY), seg(2, 120, 0, 0, 0)]), Some(1), "age does not count");
+        assert_eq!(cheapest(&[seg(1, 511, 1, 1, 0)]), Some(1), "nothing else is there");
+        assert_eq!(cheapest(&[]), None);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Before every change, [`Cleaning::balance`] checks whether the free sections beyond the reserve suffice for what is
 //! dirty in memory. If not, a round begins: a checkpoint frees the emptied sections, and if that is not enough, the
-//! round cleans the emptiest ones. A round does a bounded amount of work.
+//! round cleans the emptiest ones, or under joule the cheapest. A round does a bounded amount of work.
 //!
 //! A small and almost full volume never has that many free sections, however well it is packed. The number it could
 //! have at best (`Room::best`) limits the goal of a round, so that cleaning lets holes gather for a while instead of
@@ -137,8 +137,8 @@ impl Cleaning {
         if prefree > most { Lack::Checkpoint } else { Lack::Nothing }
     }
 
-    /// Cleans one section as foreground cleaning does, whether space is short or not: the emptiest section, at once,
-    /// with a checkpoint that frees it (like `F2FS_IOC_GARBAGE_COLLECT` and a checkpoint in the kernel). False if no
+    /// Cleans one section as foreground cleaning does, whether space is short or not: the emptiest section (under joule the
+    /// cheapest), at once, with a checkpoint that frees it (like `F2FS_IOC_GARBAGE_COLLECT` and a checkpoint in the kernel). False if no
     /// section gains anything.
     pub(crate) fn clean_in_foreground(&self) -> Result<bool> {
         self.ctx.check_writable()?;

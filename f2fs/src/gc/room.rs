@@ -1,7 +1,7 @@
 //! How is room made for blocks that must be contiguous?
 //!
 //! While too few sections are free, logs fill holes, and defragmentation is impossible. Cleaning turns holes into free
-//! sections: moved blocks fill other holes. One call cleans the emptiest section and writes the checkpoint that frees
+//! sections: moved blocks fill other holes. One call cleans one section as the foreground does, with the checkpoint that frees
 //! it, so that the caller can report progress, and stop.
 //!
 //! Left out: whether it pays (the caller decides by [`Room::moves`]).

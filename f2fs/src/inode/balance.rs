@@ -60,7 +60,7 @@ impl Asked {
 
 impl Asked {
     /// Whether overwriting costs less than new places and what their dead blocks cost later: each makes a flash copy
-    /// about one block until it is discarded (measured: 0.8 to 1.2 on a volume 85 % full, docs/decisions/0039).
+    /// about one block until it is discarded (in a simulation 0.9 to 1.2 on a volume 85 % full, docs/decisions/0041).
     pub fn pays_in_place(&self, prices: &Prices) -> bool {
         let dead = self.pages + u64::from(!self.inode);
         let moved =

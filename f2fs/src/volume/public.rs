@@ -71,8 +71,8 @@ impl Volume {
         self.cleaning.clean_in_background(settings)
     }
 
-    /// Cleans one section as foreground cleaning does, whether space is short or not: the emptiest section, at once,
-    /// with a checkpoint that frees it (like `F2FS_IOC_GARBAGE_COLLECT` and a checkpoint in the kernel). False if no
+    /// Cleans one section as foreground cleaning does, whether space is short or not: the emptiest section (under joule
+    /// the cheapest), at once, with a checkpoint that frees it (like `F2FS_IOC_GARBAGE_COLLECT` and a checkpoint in the kernel). False if no
     /// section gains anything.
     pub fn clean_in_foreground(&self) -> Result<bool> {
         self.cleaning.clean_in_foreground()
