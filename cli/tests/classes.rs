@@ -62,3 +62,33 @@ fn a_mount_counts_at_the_prices_of_its_class_and_says_what_it_cannot_use() {
     assert!(out.status.success() && text(&out).contains("deltas would pay here"), "{}", text(&out));
     done(&["unmount", &dir]);
 }
+
+#[test]
+fn info_shows_what_a_class_has_switched_on_in_a_mount_and_what_a_user_has_chosen_instead() {
+    let room = Room::new();
+    let (image, dir) = (room.text("v.img"), room.text("mnt"));
+    fs::create_dir(&dir).unwrap();
+    done(&["mkfs", &image, "--for", "phone", "--size", "64M"]);
+    let options = |given: &str| {
+        done(&["mount", &image, &dir, "-o", given]);
+        let info: Value = serde_json::from_slice(&run(&["--json", "info", &dir]).stdout).unwrap();
+        let lines = text(&run(&["info", &dir]));
+        assert!(lines.contains("in_place") && lines.contains("free"), "{lines}");
+        done(&["unmount", &dir]);
+        assert!(info["free_bytes"].as_u64() < info["user_bytes"].as_u64(), "{info}");
+        ["fsync_mode", "discard_unit", "in_place", "wear", "delta", "gc"]
+            .map(|name| info["options"][name].as_str().unwrap().to_owned())
+    };
+    assert_eq!(options("profile=phone"), ["strict", "price", "price", "20", "on", "joule"]);
+    assert_eq!(options("profile=laptop"), ["strict", "segment", "8", "0", "on", "joule"]);
+    let own = "profile=phone,in_place=3,wear=0,discard_unit=block,fsync_mode=posix,gc=atgc";
+    assert_eq!(options(own), ["posix", "block", "3", "0", "on", "atgc"]);
+    assert_eq!(options("nodiscard,in_place=price,delta=off"), ["strict", "off", "price", "0", "off", "joule"]);
+    refused(&["mount", &image, &dir, "-o", "in_place=always"], &["in_place", "a number of blocks, or price"]);
+    assert!(text(&run(&["info", &dir])).contains("this directory is not a JouleFS mount point"));
+    done(&["mount", &image, &dir, "-o", "mode=lfs"]);
+    done(&["unmount", &dir]);
+    let out = run(&["mount", &image, &dir, "-o", "mode=lfs,in_place=price"]);
+    assert!(out.status.success() && text(&out).contains("in_place=price has no effect"), "{}", text(&out));
+    done(&["unmount", &dir]);
+}

@@ -145,6 +145,35 @@ impl MountOptions {
         self.delta_study.is_priced() && self.in_place != InPlace::Few(0) && self.mode == Mode::Adaptive
     }
 
+    /// The options that decide when something is written, flushed, discarded or overwritten, by their names.
+    pub(crate) fn told(&self) -> impl Iterator<Item = (String, String)> {
+        let holes = match self.discard_holes {
+            _ if !self.discard => "off",
+            Holes::Kept => "segment",
+            Holes::AsLinux => "block",
+            Holes::Worth => "price",
+        };
+        let fsync_mode = match self.fsync_mode {
+            FsyncMode::Strict => "strict",
+            FsyncMode::Posix => "posix",
+            FsyncMode::NoBarrier => "nobarrier",
+        };
+        let in_place = match self.in_place {
+            InPlace::Few(most) => most.to_string(),
+            InPlace::Price => "price".to_owned(),
+        };
+        [
+            ("commit_seconds", self.commit.map_or(0, |commit| commit.after.as_secs()).to_string()),
+            ("fsync_mode", fsync_mode.to_owned()),
+            ("discard_unit", holes.to_owned()),
+            ("in_place", in_place),
+            ("wear", (self.wear / 1_000_000).to_string()),
+            ("delta", if self.delta { "on" } else { "off" }.to_owned()),
+        ]
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+    }
+
     /// The defaults for a machine with this much memory: 1/64 of it for clean nodes, at least 32 and at most 256 MiB.
     pub fn for_machine(memory: u64) -> Self {
         let blocks = (memory / 64 / 4096).clamp(8192, 65_536);

@@ -128,11 +128,12 @@ fn number_or_text(value: String) -> Value {
     value.parse::<u64>().map_or(Value::String(value), Value::from)
 }
 
-fn report(dir: &Path) -> Result<Vec<(String, String)>, Failure> {
+/// What a mount reports: names and values.
+pub fn report(dir: &Path) -> Result<Vec<(String, String)>, Failure> {
     let mut bytes = vec![0; 64 * 1024];
     let n = rustix::fs::getxattr(dir, fuse::control::REPORT, &mut bytes[..]).map_err(|e| match e {
         rustix::io::Errno::NODATA | rustix::io::Errno::OPNOTSUPP => {
-            format!("{}: not a JouleFS mount point", dir.display())
+            format!("{}: this directory is not a JouleFS mount point", dir.display())
         }
         e => format!("{}: {e}", dir.display()),
     })?;

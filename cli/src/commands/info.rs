@@ -1,24 +1,25 @@
-//! `joulefs info`: what is this volume, and how full is it?
+//! `joulefs info`: what is this volume, and how full is it? Of a mounted one: with which options?
 //!
-//! Mounts the image read-only. `joulefs fsck` checks whether the volume is sound.
+//! Mounts an image read-only; a mount answers by itself. `joulefs fsck` checks whether the volume is sound.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use format::superblock::Features;
 use scherlfs::Placement;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use vfs::StatFs;
 use volume::Mounted;
 
+use super::ctl;
 use crate::image::Image;
 use crate::reading::Reading;
 use crate::{Failure, fragments, output};
 
-/// Show a volume's type, size and state.
+/// Show a volume's type, size and state, or a mount's size and options.
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  joulefs info disk.img")]
+#[command(after_help = "Examples:\n  joulefs info disk.img\n  joulefs info /mnt")]
 pub struct Args {
-    /// The image or block device.
+    /// The image or block device, or the mount point.
     image: PathBuf,
     #[command(flatten)]
     reading: Reading,
@@ -26,6 +27,9 @@ pub struct Args {
 
 /// Runs it.
 pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
+    if args.image.is_dir() {
+        return of_mount(&args.image, as_json);
+    }
     let image = Image::open_to_read(&args.image, args.reading)?;
     let st = image.vol.statfs().map_err(|e| e.to_string())?;
     match image.mounted() {
@@ -35,6 +39,44 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
             Ok(())
         }
     }
+}
+
+/// Options of a mount that are worth a line; `joulefs ctl` prints all of its state. Most are F2FS's.
+const SHOWN: [&str; 10] = [
+    "fsync_mode",
+    "discard_unit",
+    "in_place",
+    "wear",
+    "delta",
+    "gc",
+    "background_gc",
+    "power",
+    "commit_seconds",
+    "strategy",
+];
+
+/// A mount answers by itself: its image is in use.
+fn of_mount(dir: &Path, as_json: bool) -> Result<(), Failure> {
+    let told = ctl::report(dir)?;
+    let st = rustix::fs::statvfs(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+    let shown: Vec<_> = SHOWN.iter().filter_map(|name| told.iter().find(|(n, _)| n == name)).collect();
+    let [all, free] = [st.f_blocks, st.f_bavail].map(|n| n * st.f_frsize);
+    if as_json {
+        let options: Map<String, Value> = shown.into_iter().map(|(n, v)| (n.clone(), json!(v))).collect();
+        output::print(&json!({
+            "mount_point": dir.display().to_string(),
+            "user_bytes": all,
+            "free_bytes": free,
+            "options": options,
+        }));
+        return Ok(());
+    }
+    output::line(&format!("mounted at         {}", dir.display()));
+    output::line(&format!("for files          {}, {} free", output::bytes(all), output::bytes(free)));
+    for (name, value) in shown {
+        output::line(&format!("{name:<18} {}", output::plain(value)));
+    }
+    Ok(())
 }
 
 fn hexadecimal(uuid: &[u8]) -> String {

@@ -143,8 +143,7 @@ impl Volume {
         .into_iter()
         .map(|(k, v)| (k.to_owned(), v))
         .collect::<Vec<_>>();
-        let commit = self.ctx.options.commit.map_or(0, |commit| commit.after.as_secs());
-        out.splice(0..0, health.lines().into_iter().chain([("commit_seconds".to_owned(), commit.to_string())]));
+        out.splice(0..0, health.lines().into_iter().chain(self.ctx.options.told()));
         for (level, count) in free.count.iter().enumerate() {
             out.push((format!("free_pieces_{}", vfs::FreeFragments::name(level)), count.to_string()));
         }
