@@ -7,7 +7,8 @@
 //!
 //! Left out on purpose: the applications' computing, everything of the phone but its storage, and the mount in the morning.
 
-use std::collections::VecDeque;
+mod day;
+
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -18,19 +19,21 @@ use f2fs::MountOptions;
 use f2fs::gc::settings::{Intervals, Pace, Settings, Urgency};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use vfs::{Caller, FileSystem, RenameFlags};
+use vfs::FileSystem;
 use victim::Power;
 use volume::Kind;
 
+use day::{Day, User, package, photo, video};
+
 use super::app_cleaning::fill;
-use super::app_noted::{self, Kept, Times, distribution};
+use super::app_noted::{self, Kept, distribution};
 use super::cleaned::{self, Cleaned};
 use super::given::{Named, OnVolume};
 use super::keeping::Keeping;
 use super::{Measured, parameters};
 use crate::apps::App;
 use crate::apps::database;
-use crate::apps::play::{Made, Player};
+use crate::apps::play::Player;
 use crate::error::LabError;
 use crate::plan::Job;
 use sim::bench::{Bench, Recorder, blocks_of_mib};
@@ -148,196 +151,6 @@ impl Parameters {
 
     fn night(&self) -> Duration {
         Duration::from_secs(self.night_hours * 3600)
-    }
-}
-
-/// What happens at a moment of the day.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Deed {
-    Photo(u64),
-    Video(u64),
-    Update(u64),
-}
-
-/// An application being used.
-struct User<'s> {
-    player: Player<'s>,
-    /// When its next call is due.
-    due: Duration,
-    /// Whether that begins a session.
-    begins: bool,
-    /// Time left of this session.
-    left: Duration,
-    /// Later sessions.
-    starts: VecDeque<Duration>,
-    minutes: u64,
-    package: u64,
-}
-
-impl<'s> User<'s> {
-    fn new(player: Player<'s>, of: &Use, package: u64, p: &Parameters) -> Self {
-        // Not all applications at once.
-        let on = |day: u64| {
-            let morning = (p.day() + p.night()) * day as u32;
-            moments(p.day(), of.sessions, 0.1 * package as f64).map(move |at| morning + at)
-        };
-        let mut starts: VecDeque<_> = (0..p.days).flat_map(on).collect();
-        let due = starts.pop_front().unwrap_or_default();
-        User { player, due, begins: true, left: Duration::ZERO, starts, minutes: of.minutes, package }
-    }
-
-    fn begin(&mut self) {
-        (self.begins, self.left) = (false, Duration::from_secs(60 * self.minutes));
-    }
-
-    /// Pauses. At the end of a session, until the next one; the last one lasts until the script ends.
-    fn pause(&mut self, now: Duration, time: Duration) {
-        self.left = self.left.saturating_sub(time);
-        self.due = now + time;
-        if self.left.is_zero()
-            && let Some(start) = self.starts.pop_front()
-        {
-            (self.due, self.begins) = (self.due.max(start), true);
-        }
-    }
-}
-
-/// Moments at even distances in the day, from `offset` of a distance on.
-fn moments(day: Duration, times: u64, offset: f64) -> impl Iterator<Item = Duration> {
-    (0..times).map(move |n| day.mul_f64((n as f64 + offset) / times as f64))
-}
-
-fn photo(n: u64) -> String {
-    format!("photo-{n:04}")
-}
-fn video(n: u64) -> String {
-    format!("video-{n:04}")
-}
-fn package(n: u64) -> String {
-    format!("package-{n:02}")
-}
-
-/// Requests of a reader, like the kernel's read-ahead.
-const AHEAD: usize = 128 << 10;
-
-/// A phone's day on a volume.
-struct Day<'a> {
-    bench: &'a Bench,
-    p: &'a Parameters,
-    seed: u64,
-    /// The first morning.
-    began: Duration,
-    times: Times,
-    late: Vec<u64>,
-}
-
-impl<'a> Day<'a> {
-    fn new(bench: &'a Bench, p: &'a Parameters, seed: u64, began: Duration) -> Self {
-        Day { bench, p, seed, began, times: Times::default(), late: Vec::new() }
-    }
-
-    fn write(&self, name: &str, kib: u64) -> Result<u64, LabError> {
-        let fs = self.bench.f2fs()?;
-        let ino = self.bench.file(name)?;
-        self.bench.write_whole(ino, kib << 10, self.seed ^ ino.0)?;
-        fs.forget(ino, 1);
-        Ok(kib << 10)
-    }
-
-    fn remove(&self, name: &str) -> Result<(), LabError> {
-        let fs = self.bench.f2fs()?;
-        Ok(fs.unlink(fs.root(), name.as_bytes())?)
-    }
-
-    /// Reads the begin of an application's package.
-    fn launch(&mut self, package: &str) -> Result<u64, LabError> {
-        let (fs, clock) = (self.bench.f2fs()?, self.bench.clock());
-        let ino = fs.lookup(fs.root(), package.as_bytes())?.attr.ino;
-        let mut piece = vec![0; AHEAD];
-        let (end, mut at) = (self.p.launch_kib << 10, 0);
-        while at < end {
-            let began = clock.monotonic();
-            let n = fs.read(ino, at, &mut piece)?;
-            self.times.reads.push((clock.monotonic() - began).as_nanos() as u64);
-            if n == 0 {
-                break;
-            }
-            at += n as u64;
-        }
-        fs.forget(ino, 1);
-        Ok(at)
-    }
-
-    fn large(&self, deed: Deed) -> Result<u64, LabError> {
-        match deed {
-            Deed::Photo(n) => {
-                self.remove(&photo(n))?;
-                self.write(&photo(n + self.p.photos.times), self.p.photos.kib)
-            }
-            Deed::Video(n) => {
-                self.remove(&video(n))?;
-                self.write(&video(n + self.p.videos.times), self.p.videos.kib)
-            }
-            Deed::Update(n) => {
-                let bytes = self.write("package-new", self.p.updates.kib)?;
-                let fs = self.bench.f2fs()?;
-                let (root, name) = (fs.root(), package(n % self.p.apps.len() as u64));
-                let to = (root, name.as_bytes());
-                fs.rename(Caller::default(), (root, b"package-new"), to, RenameFlags::empty())?;
-                Ok(bytes)
-            }
-        }
-    }
-
-    /// Everything that the user does on a day until the evening; returns the bytes read and written.
-    fn pass(&mut self, nth: u64, users: &mut [User<'_>], recorder: &mut Recorder<'_>) -> Result<u64, LabError> {
-        let (p, clock) = (self.p, self.bench.clock().clone());
-        let volume = self.bench.f2fs()?.clone();
-        let began = self.began;
-        let morning = (p.day() + p.night()) * nth as u32;
-        let evening = morning + p.day();
-        let of = |large: Large, offset, deed: fn(u64) -> Deed| {
-            let at = moments(p.day(), large.times, offset).map(move |at| morning + at);
-            at.zip((nth * large.times..).map(deed))
-        };
-        let mut deeds: Vec<(Duration, Deed)> = of(p.photos, 0.4, Deed::Photo)
-            .chain(of(p.videos, 0.6, Deed::Video))
-            .chain(of(p.updates, 0.8, Deed::Update))
-            .collect();
-        deeds.sort_unstable();
-        let mut deeds = VecDeque::from(deeds);
-        let mut bytes = 0;
-        loop {
-            let user = users.iter_mut().filter(|u| u.player.left() > 0 && u.due < evening).min_by_key(|u| u.due);
-            let due = user.as_ref().map(|u| u.due);
-            let large = deeds.front().copied().filter(|(at, _)| due.is_none_or(|due| *at <= due));
-            let Some(due) = large.map(|(at, _)| at).or(due) else { break };
-            cleaned::pass_time(self.bench, recorder, (began + due).saturating_sub(clock.monotonic()))?;
-            let now = || clock.monotonic() - began;
-            self.late.push((now().saturating_sub(due)).as_nanos() as u64);
-            if let Some((_, deed)) = large {
-                deeds.pop_front();
-                bytes += self.large(deed)?;
-                recorder.step()?;
-                continue;
-            }
-            let Some(user) = user else { break };
-            if user.begins {
-                user.begin();
-                bytes += self.launch(&package(user.package))?;
-            }
-            while user.player.left() > 0 {
-                bytes += user.player.bytes();
-                let made = self.times.step(&mut user.player, &volume, &clock)?;
-                recorder.step()?;
-                if let Made::Wait(time) = made {
-                    user.pause(now(), time);
-                    break;
-                }
-            }
-        }
-        cleaned::pass_time(self.bench, recorder, (began + evening).saturating_sub(clock.monotonic()))?;
-        Ok(bytes)
     }
 }
 
@@ -509,4 +322,42 @@ fn in_all(profile: &Profile, p: &Parameters, day: &Phase, night: &Phase) -> Vec<
         all.push(("life", cycles / (programmed * BLOCK as f64) / 365.0, "years"));
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use device::energy::{Ledger, Nanos};
+    use device::{Counting, Memory};
+    use sim::result::Raw;
+
+    use super::*;
+    use crate::plan::Experiment;
+
+    #[test]
+    fn a_day_and_its_night_are_added_and_the_flash_ages_by_all_that_it_programs() {
+        let (profile, plan) = (Profile::find("oneplus8t-ufs31").unwrap(), Experiment::find("phone-day").unwrap());
+        let job = &plan.jobs(&Default::default()).unwrap()[0];
+        let OnVolume { work: p, .. } = parameters::<OnVolume<Parameters>>(job).unwrap();
+        let (ledger, counts) = (Ledger::default(), Counting::new(Memory::new(1)).snapshot());
+        let phase = |erases: u64, blocks: f64| {
+            let of = [
+                ("erases", erases),
+                ("blocks_programmed", 1 << 20),
+                ("blocks_padded", 1 << 19),
+                ("blocks_copied", 1 << 19),
+            ];
+            let counters = of.map(|(name, n)| (name.to_owned(), n)).into();
+            let raw = Raw { ledger: &ledger, counts: &counts, counters, took: Nanos(1), timeline: Vec::new() };
+            let mut phase = Phase::new("day", 0, raw);
+            phase.note("blocks", blocks, "blocks");
+            phase.note("flushes", 1.0, "flushes");
+            phase
+        };
+        let all = in_all(&profile, &p, &phase(3, 5.0), &phase(4, 7.0));
+        let of = |name: &str| all.iter().find(|(n, ..)| *n == name).unwrap().1;
+        assert_eq!((of("erases_in_all"), of("blocks_in_all"), of("flushes_in_all")), (7.0, 12.0, 2.0));
+        assert_eq!(of("programmed_in_all"), f64::from(1 << 22));
+        // 16 GiB a day of 128 GiB and 3,000 cycles.
+        assert!((of("life") - 3000.0 * 8.0 / 365.0).abs() < 1e-9, "{}", of("life"));
+    }
 }
