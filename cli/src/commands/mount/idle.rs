@@ -90,38 +90,38 @@ const OF_WRITING: [&str; 38] = [
 ];
 
 /// Warnings about options that have no effect here, or not yet.
-pub fn notes(mounted: &Mounted, given: &[String], read_only: bool) -> Option<String> {
+pub fn notes(mounted: &Mounted, given: &[String], read_only: bool) -> Vec<String> {
     if read_only {
         let name = |option: &&String| option.split('=').next().is_some_and(|name| OF_WRITING.contains(&name));
         let idle: Vec<&str> = given.iter().filter(name).map(String::as_str).collect();
-        return (!idle.is_empty()).then(|| format!("{} has no effect on a read-only mount", idle.join(",")));
+        return match idle.is_empty() {
+            true => Vec::new(),
+            false => vec![format!("{} has no effect on a read-only mount", idle.join(","))],
+        };
     }
-    let volume = mounted.f2fs()?;
-    let class = given.iter().find(|option| ["profile=phone", "profile=card"].contains(&option.as_str()));
-    if let Some(class) = class.filter(|_| !volume.superblock().features.contains(Features::DELTA)) {
-        return Some(format!(
+    let Some(volume) = mounted.f2fs() else { return Vec::new() };
+    let has = |feature| volume.superblock().features.contains(feature);
+    let find = |names: &[&str]| given.iter().find(|option| names.contains(&option.as_str()));
+    let begins = |name: &str| given.iter().find(|option| option.starts_with(name));
+    let class = find(&["profile=phone", "profile=card"]);
+    let mut notes = Vec::new();
+    if let Some(class) = class.filter(|_| !has(Features::DELTA)) {
+        notes.push(format!(
             "{class}: deltas would pay here, but the volume cannot hold any; joulefs unsettle changes that"
         ));
+    } else if let (Some(class), Some(mode)) = (class, find(&["fsync_mode=nobarrier"])) {
+        notes.push(format!("{class} makes no deltas with {mode}, which would cost more than they save"));
     }
-    if let Some(class) = class.filter(|_| given.iter().any(|option| option == "fsync_mode=nobarrier")) {
-        return Some(format!(
-            "{class} makes no deltas with fsync_mode=nobarrier, which would cost more than they save"
-        ));
+    if let Some(option) = find(&["discard_unit=block", "discard_unit=price"]).filter(|_| has(Features::BLKZONED)) {
+        notes.push(format!("{option} has no effect on a zoned device, whose zones are reset as a whole"));
     }
-    let zoned = volume.superblock().features.contains(Features::BLKZONED);
-    if let Some(option) =
-        given.iter().find(|option| ["discard_unit=block", "discard_unit=price"].contains(&option.as_str()) && zoned)
-    {
-        return Some(format!("{option} has no effect on a zoned device, whose zones are reset as a whole"));
+    if let Some(option) = begins("in_place=").filter(|_| volume.is_append_only()) {
+        notes.push(format!("{option} has no effect where nothing is overwritten in place (mode=lfs, zones)"));
     }
-    if let Some(option) = given.iter().find(|option| option.starts_with("in_place="))
-        && volume.is_append_only()
-    {
-        return Some(format!("{option} has no effect where nothing is overwritten in place (mode=lfs, zones)"));
-    }
-    let power = given.iter().find(|option| option.starts_with("power="))?;
     // Of the mount, which does not take the policy that was preferred everywhere.
     let policy = volume.cleaning().policy;
-    (policy != Policy::Joule)
-        .then(|| format!("{power} has no effect on cleaning with gc={}: only gc=joule uses it", policy.name()))
+    if let Some(power) = begins("power=").filter(|_| policy != Policy::Joule) {
+        notes.push(format!("{power} has no effect on cleaning with gc={}: only gc=joule uses it", policy.name()));
+    }
+    notes
 }
