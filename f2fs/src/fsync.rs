@@ -194,6 +194,7 @@ impl Volume {
         }
         if let (Some(asked), Ok(_)) = (asked, &out) {
             content.made.flushes += 1;
+            content.made.before += u64::from(inode.node.take_applied()) * self.ctx.options.delta_costs.decode_pj;
             let made = content.made;
             if content.balance.enter(&self.ctx.options.prices, &asked, &made) {
                 self.ctx.counters.delta_barred.fetch_add(1, Ordering::Relaxed);
@@ -283,6 +284,7 @@ impl Volume {
             self.nodes.write_nodes(change, &roots, Mark::Plain, Cause::DeltaMeta)?;
         }
         content.made.nodes = deltas.len() as u64 + 1;
+        content.made.node_requests = 1 + u64::from(!deltas.is_empty());
         content.made.below = below.len() as u64;
         // If one of these nodes is torn, the chain ends before the mark: no flush is needed between them.
         self.nodes.write_nodes(change, &deltas, Mark::Plain, Cause::DeltaNode)?;

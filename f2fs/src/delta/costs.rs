@@ -28,6 +28,8 @@ pub struct Costs {
     pub encode: Nanos,
     /// The energy for that, in pJ.
     pub encode_pj: u64,
+    /// The energy for rebuilding a page.
+    pub decode_pj: u64,
 }
 
 impl Costs {
@@ -41,6 +43,7 @@ impl Costs {
         decode: Nanos(6_900),
         encode: Nanos(7_400),
         encode_pj: 8_880_000,
+        decode_pj: 8_280_000,
     };
 
     /// Costs on the device of a profile.
@@ -52,7 +55,7 @@ impl Costs {
     /// (measured side by side on one processor, docs/energy-model.md).
     pub const fn of_own_codecs(self) -> Costs {
         let (encode, decode) = (Nanos(self.encode.0 / 3), Nanos(self.decode.0 / 12));
-        Costs { encode, decode, encode_pj: self.encode_pj / 3, ..self }
+        Costs { encode, decode, encode_pj: self.encode_pj / 3, decode_pj: self.decode_pj / 12, ..self }
     }
 
     /// The same for the codec of the layout that is studied: other systems compress by LZO.
@@ -84,8 +87,9 @@ impl Costs {
         };
         let host = profile.host.prices();
         let (decode, encode) = (profile.host.delta_decode.value, profile.host.delta_encode.value);
-        let encode_pj = (host.cpu_busy.over(encode) + host.board.over(encode)).0;
-        Costs { write: Nanos(write), miss: Nanos(miss), decode, encode, encode_pj, ..Costs::PAPER }
+        let computing = |time| (host.cpu_busy.over(time) + host.board.over(time)).0;
+        let (encode_pj, decode_pj) = (computing(encode), computing(decode));
+        Costs { write: Nanos(write), miss: Nanos(miss), decode, encode, encode_pj, decode_pj, ..Costs::PAPER }
     }
 
     /// The same if pages are compressed on their own instead of as differences: the paper's times for LZO (section

@@ -62,6 +62,7 @@ impl Deltas {
     /// Applies a delta to its base.
     fn apply_delta(&self, inode: &Arc<Node>, index: &Index, delta: &Delta, base: Option<&Block>) -> Result<Box<Block>> {
         self.ctx.compute(Work::DeltaDecode, self.ctx.options.delta_costs.decode, Cause::DeltaDecode.of(inode.ino));
+        inode.applied();
         let row = match kept::parts(&delta.payload).filter(|_| delta.codec == Codec::Parts) {
             Some((parts, codec, data)) => {
                 let mut pages: FxHashMap<u32, Option<Box<Block>>> = FxHashMap::default();

@@ -35,6 +35,8 @@ pub struct Node {
     moves: AtomicU32,
     /// In an inode: the live entries of its delta nodes, cached until one of them changes.
     deltas: Mutex<Option<Arc<Index>>>,
+    /// In an inode: deltas applied to read its file, not on its account yet.
+    applied: AtomicU32,
 }
 
 impl Node {
@@ -47,7 +49,16 @@ impl Node {
             changed: AtomicBool::new(false),
             moves: AtomicU32::new(0),
             deltas: Mutex::default(),
+            applied: AtomicU32::new(0),
         }
+    }
+    /// Counts a delta that was applied to read the file of this inode.
+    pub(crate) fn applied(&self) {
+        self.applied.fetch_add(1, Ordering::Relaxed);
+    }
+    /// Those counted since the last call.
+    pub(crate) fn take_applied(&self) -> u32 {
+        self.applied.swap(0, Ordering::Relaxed)
     }
     /// Its bytes.
     pub fn read(&self) -> RwLockReadGuard<'_, Box<Block>> {
