@@ -29,7 +29,11 @@ fn nobody_is_below_the_bound_and_the_clairvoyant_stand_between() {
     assert_eq!(serde_json::to_string(&again).unwrap(), serde_json::to_string(&first).unwrap());
     for (name, phase) in overwriting(&outcome) {
         let least = phase.measures["bound_joules"].value;
-        assert!(phase.total().joules() >= least && least > 1.0, "{name}: {least} J at least");
+        let spent = phase.total().joules();
+        assert!(spent >= least && least > 1.0, "{name}: {least} J at least");
+        let above: Vec<f64> = phase.measures.iter().filter(|(m, _)| m.starts_with("above_")).map(|m| m.1.value).collect();
+        assert_eq!(above.len(), 8, "{name}");
+        assert!((above.iter().sum::<f64>() - (spent - least)).abs() < 1e-6, "{name}: {above:?} of {spent} - {least}");
     }
     // In the control, free segments run short and the log fills holes, so there is no order to derive a bound from.
     for (name, phase) in overwriting(&outcome).filter(|(name, _)| *name != "none") {
@@ -39,6 +43,8 @@ fn nobody_is_below_the_bound_and_the_clairvoyant_stand_between() {
         assert!(of("clairvoyant_blocks") >= of("bound_blocks"), "{name}");
         assert!(of("clairvoyant_holes_blocks") >= of("bound_blocks"), "{name}");
         assert_eq!(of("foreground_gc_count"), 0.0, "{name}");
+        assert!(of("placement_oracle") <= of("placement_stock"), "{name}");
+        assert!(of("placement_classes") <= of("placement_stock"), "{name}");
     }
     let moved = |name: &str| overwriting(&outcome).find(|(n, _)| *n == name).unwrap().1.measures["moved_blocks"].value;
     assert!(moved("atgc") < moved("f2fs") && moved("fagc") < moved("f2fs"));

@@ -11,14 +11,19 @@
 //! * [`joules`]: nor did any do the work with less energy. Proved for flash.
 //! * [`clairvoyant`]: moves of a good cleaner in a model. A strong reference, not a bound.
 //!
+//! [`placement`] compares placements of blocks under one cleaner in a model, and [`excess`] divides the joules above the
+//! bound.
+//!
 //! The first and the last need the original place of each version of each block. While the log is written sequentially,
 //! the order of writes gives it ([`Layout`]); every batch checks this. If the log was not sequential (free segments ran
 //! out, and the log filled holes), the run reports neither, and its energy bound excludes moves. The same holds for an
 //! aged volume, because its other files occupy unknown places.
 
 mod clairvoyant;
+mod excess;
 mod joules;
 mod overwrites;
+mod placement;
 mod proved;
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -36,6 +41,7 @@ use vfs::{FileSystem, Ino, WriteFlags};
 
 use clairvoyant::Into;
 use overwrites::Overwrites;
+use placement::Placement;
 
 use super::afterwards::{self, Afterwards};
 use super::app_noted::distribution;
@@ -151,12 +157,11 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     distribution(&mut phase, "sync", &mut seen.syncs);
     if !given.is_aged() {
         // If the log was not sequential, no moves are proved necessary.
-        let moved = if seen.in_order { compare(volume, &mut phase, cleaned.moved as f64, &work, &seen) } else { 0.0 };
-        if let Some(least) = joules::least(profile, joules::Work::of(&work, moved)) {
-            let spent = phase.total().joules();
-            phase.note("bound_joules", least, "J");
-            phase.note("joules_over_bound", spent / least, "x");
-        }
+        let moved = match seen.in_order {
+            true => compare(volume, &mut phase, cleaned.moved as f64, &work, p.hot_percent, &seen),
+            false => 0.0,
+        };
+        note_joules(&mut phase, profile, joules::Work::of(&work, moved));
     }
     phases.push(phase);
     if given.is_aged() {
@@ -298,8 +303,19 @@ fn notes(phase: &mut Phase, cleaned: Cleaned, seen: &Seen) {
     phase.note("moved_per_overwrite", cleaned.moved as f64 / overwritten, "x");
 }
 
-/// Notes the needs of cleaners that know the future; returns the proved number of moves.
-fn compare(volume: &Volume, phase: &mut Phase, moved: f64, work: &Overwrites, seen: &Seen) -> f64 {
+/// Notes the bound in joules, and where the joules above it went.
+fn note_joules(phase: &mut Phase, profile: &Profile, work: joules::Work) {
+    let Some(least) = joules::least(profile, work) else { return };
+    let spent = phase.total().joules();
+    phase.note("bound_joules", least, "J");
+    phase.note("joules_over_bound", spent / least, "x");
+    for (name, joules) in excess::above(profile, phase, work).into_iter().flatten() {
+        phase.note(&format!("above_{name}"), joules, "J");
+    }
+}
+
+/// Notes the needs of cleaners that know the future, and of placements; returns the proved number of moves.
+fn compare(volume: &Volume, phase: &mut Phase, moved: f64, work: &Overwrites, hot_percent: u64, seen: &Seen) -> f64 {
     let main = volume.superblock().main_segs;
     // The other five logs have one open segment each.
     let most: Vec<u32> = seen.free.iter().map(|free| main - free - 5).collect();
@@ -314,6 +330,16 @@ fn compare(volume: &Volume, phase: &mut Phase, moved: f64, work: &Overwrites, se
     note("bound", bound);
     note("clairvoyant", clairvoyant::moved(work, &most, Into::New) as f64);
     note("clairvoyant_holes", clairvoyant::moved(work, &most, Into::Holes) as f64);
+    let placed = [
+        ("stock", placement::moved(work, &most, Placement::Stock)),
+        ("classes", placement::moved(work, &most, Placement::Classes(hot_percent))),
+        ("sepbit", placement::moved(work, &most, Placement::SepBit)),
+        ("moves", placement::moved(work, &most, Placement::Moves)),
+        ("oracle", placement::oracle(work, &most)),
+    ];
+    for (name, blocks) in placed {
+        phase.note(&format!("placement_{name}"), blocks.map_or(f64::NAN, |n| n as f64), "blocks");
+    }
     bound
 }
 

@@ -31,8 +31,10 @@ use super::overwrites::Overwrites;
 /// The minimum of work.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Work {
-    /// Blocks written.
+    /// Blocks written, nodes included.
     pub written: u64,
+    /// Nodes among them.
+    pub nodes: u64,
     /// Blocks moved.
     pub moved: f64,
     /// Syncs with something to write.
@@ -44,7 +46,7 @@ impl Work {
     pub fn of(work: &Overwrites, moved: f64) -> Work {
         let blocks: usize = work.batches.iter().map(Vec::len).sum();
         let nodes: u64 = work.batches.iter().map(|batch| nodes(batch)).sum();
-        Work { written: blocks as u64 + nodes, moved, syncs: work.batches.len() as u64 }
+        Work { written: blocks as u64 + nodes, nodes, moved, syncs: work.batches.len() as u64 }
     }
 }
 
@@ -116,7 +118,7 @@ mod tests {
         let mut flashes = 0;
         for (name, text) in SHIPPED {
             let profile = Profile::parse(text, name).unwrap();
-            let zero = Work { written: 0, moved: 0.0, syncs: 0 };
+            let zero = Work { written: 0, nodes: 0, moved: 0.0, syncs: 0 };
             if least(&profile, zero).is_none() {
                 continue;
             }

@@ -19,7 +19,7 @@ pub(super) struct Overwrites {
 }
 
 /// Whether a block is hot. Multiples of the golden ratio are spread evenly, so each part of a file has its share.
-fn is_hot(block: u32, percent: u64) -> bool {
+pub(super) fn is_hot(block: u32, percent: u64) -> bool {
     u64::from(block.wrapping_mul(0x9e37_79b1) >> 16) % 100 < percent
 }
 
