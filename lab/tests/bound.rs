@@ -31,7 +31,8 @@ fn nobody_is_below_the_bound_and_the_clairvoyant_stand_between() {
         let least = phase.measures["bound_joules"].value;
         let spent = phase.total().joules();
         assert!(spent >= least && least > 1.0, "{name}: {least} J at least");
-        let above: Vec<f64> = phase.measures.iter().filter(|(m, _)| m.starts_with("above_")).map(|m| m.1.value).collect();
+        let above: Vec<f64> =
+            phase.measures.iter().filter(|(m, _)| m.starts_with("above_")).map(|m| m.1.value).collect();
         assert_eq!(above.len(), 8, "{name}");
         assert!((above.iter().sum::<f64>() - (spent - least)).abs() < 1e-6, "{name}: {above:?} of {spent} - {least}");
     }

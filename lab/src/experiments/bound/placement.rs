@@ -316,9 +316,9 @@ mod tests {
     #[test]
     fn the_classes_of_sepbit_are_the_papers() {
         let written = [(Some(99), 1), (Some(100), 2), (None, 2)];
-        written.map(|(lifespan, class)| assert_eq!(sepbit_written(lifespan, 100.0), class));
+        written.into_iter().for_each(|(lifespan, class)| assert_eq!(sepbit_written(lifespan, 100.0), class));
         let moved = [(1, 5000, 3), (2, 399, 4), (2, 400, 5), (4, 1599, 5), (6, 1600, 6), (3, 0, 4)];
-        moved.map(|(from, age, class)| assert_eq!(sepbit_moved(from, age, 100.0), class));
+        moved.into_iter().for_each(|(from, age, class)| assert_eq!(sepbit_moved(from, age, 100.0), class));
         assert_eq!([sepbit_written(Some(1 << 40), f64::INFINITY), sepbit_moved(2, 1 << 40, f64::INFINITY)], [1, 4]);
     }
 
