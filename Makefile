@@ -21,7 +21,7 @@ deep: suites
 	@scripts/install-tools kernel
 	JOULEFS_DEEP=1 JOULEFS_JUDGE=built scripts/with-testlog cargo test --workspace --release --no-fail-fast
 
-# Linux 6.12 with kernel/patches (GPL-2.0), built as a process, and what the patches promise: kernel/README.md.
+# Linux 7.2 with kernel/patches (GPL-2.0), built as a process, and what the patches promise: kernel/README.md.
 kernel:
 	kernel/build-and-test
 

@@ -184,21 +184,19 @@ fn moved_blocks_go_to_the_most_fragmented_of_similar_age() {
 }
 
 #[test]
-fn joule_chooses_and_refuses_as_ours_on_a_charger_and_on_battery() {
+fn joule_chooses_and_refuses_as_ours_with_and_without_a_battery() {
     // Two uses are known after the third rest. With this many reserved sections, logs fill holes, and the holes count.
-    let script = "power() { for s in ac usb; do echo $1 >/sys/module/test_power/parameters/${s}_online; done; }
+    let script = "mounted() { mnt background_gc=off,gc_policy=joule$ATGC; knob gc_on_battery $battery; }
          used() { for n in 1 2 3; do wear $1$n 300; state; clean background; done; state; }
-         for on in off on; do
-            power $on
-            for request in 121949 20000 1000000; do
-                mnt background_gc=off,gc_policy=joule$ATGC; knob gc_price_request $request
+         for battery in 1 0; do
+            for request in 10 2 80; do
+                mounted; knob gc_request_cost $request
                 used 1; knob min_ssr_sections 9999; used 2
                 for j in 1 2 3 4 5 6; do clean background; state; done
-                knob gc_price_copy_inside 60000; used 3
-                knob gc_flash_spare 300; knob min_ssr_sections 4; used 4
+                used 3; knob min_ssr_sections 4; used 4
                 umnt
             done
-            mnt background_gc=off,gc_policy=joule$ATGC; state; clean background; state; knob gc_keep_free 70
+            mounted; state; clean background; state; knob gc_keep_free 70
             for j in 1 2 3 4 5 6; do clean background; state; done
             knob gc_keep_free 0; clean background; umnt
          done";

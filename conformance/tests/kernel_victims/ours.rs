@@ -123,17 +123,17 @@ fn log(scene: &Scene<'_>) -> LogType {
     scene.choice.victim.log.expect("a log is filled")
 }
 
-/// In picojoules; the kernel's prices are in nanojoules.
+/// The kernel's prices: it computes in blocks, and returns thousandths where prices are in picojoules.
 fn prices(scene: &Scene<'_>) -> Prices {
-    let price = |name: &str| scene.knob(&format!("gc_price_{name}")) * 1000;
+    const BLOCK: u64 = 1_000_000;
     Prices {
-        read_block: price("read_block"),
-        write_block_sequential: price("write_block"),
-        write_block_random: price("write_random"),
-        request: price("request"),
+        read_block: BLOCK,
+        write_block_sequential: BLOCK,
+        write_block_random: BLOCK,
+        request: scene.knob("gc_request_cost") * BLOCK,
         flush: 0,
-        copy_inside: price("copy_inside"),
-        spare: scene.knob("gc_flash_spare"),
+        copy_inside: 0,
+        spare: 0,
         padding: 0,
     }
 }

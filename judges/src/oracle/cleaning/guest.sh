@@ -3,7 +3,7 @@ TRACE=/sys/kernel/tracing
 S=/sys/fs/f2fs/$DISK
 KNOBS="max_victim_search min_ssr_sections atgc_age_threshold atgc_age_weight atgc_candidate_count
 atgc_candidate_ratio reserved_blocks migration_granularity gc_frag_ratio gc_frag_target
-gc_price_read_block gc_price_write_block gc_price_write_random gc_price_request gc_price_copy_inside gc_flash_spare"
+gc_request_cost"
 
 up() { cut -d ' ' -f 1 /proc/uptime | tr -d .; }
 
