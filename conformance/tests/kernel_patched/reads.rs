@@ -118,7 +118,7 @@ fn joined(read: &[Range<u64>], most: u64) -> Vec<Range<u64>> {
 fn a_gap_is_read_along_where_that_is_cheaper_than_another_request() {
     let Some(linux) = patched() else { return };
     let work = tempfile::tempdir().expect("a directory");
-    // Eleven blocks cost less than a request, twelve more. If requests are free, no gap is worth reading.
+    // If a request costs eleven blocks, gaps of up to eleven are read. If requests are free, none is.
     let along = at_cost(&linux, work.path(), 11);
     let dear = at_cost(&linux, work.path(), 0);
     assert_eq!((along.len(), dear.len()), (TURNS, TURNS));
