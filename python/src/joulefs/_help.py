@@ -72,6 +72,7 @@ VOLUME = (
     "nodiscard",
     "discard_unit",
     "fsync_mode",
+    "in_place",
     "mode",
     "delta_layout",
     "delta_reads",
