@@ -126,7 +126,7 @@ mod tests {
             };
             (0..10).try_for_each(|n| write(n * 8, 8, Cause::UserData))?;
             write(1000, 16, Cause::Node)?;
-            write(2000, 4, Cause::Sit)?;
+            write(2000, 5, Cause::Sit)?;
             dev.read(Lba(0), &mut vec![0; 8 * device::BLOCK], Cause::BackgroundGcData.tag())
                 .map_err(vfs::Error::device)?;
             write(3000, 8, Cause::BackgroundGcData)?;
@@ -145,7 +145,7 @@ mod tests {
         let block = least(Work { written: 1, ..none });
         let both = least(Work { moved: 1.0, ..none });
         is("contents", 0.0);
-        is("tables", 4.0 * block);
+        is("tables", 5.0 * block);
         let DeviceSpec::Flash(flash) = &profile.device else { unreachable!() };
         // The bound leaves out what the flash spends to read a block that moves.
         is("moves", 2.0 * both + 8.0 * flash.nand.read_energy.value.of(device::BLOCK as u64).joules());
