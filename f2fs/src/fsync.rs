@@ -32,6 +32,7 @@ use crate::delta::Beside;
 use crate::error::{Error, Result};
 use crate::fields::{put_advise, stamp_of};
 use crate::inode::balance::{Asked, Made};
+use crate::inode::overwrite::overwrites;
 use crate::inode::{Content, Inode};
 use crate::node::cache::Node;
 use crate::node::map::{Lookup, addr_in};
@@ -223,7 +224,8 @@ impl Volume {
         Some(Asked {
             pages: pages.len() as u64,
             runs: pages.chunk_by(|a, b| a + 1 == *b).count() as u64,
-            stays: pages.iter().all(has_place) && self.nodes.overwrites(node, pages.iter().copied(), why),
+            stays: pages.iter().all(has_place)
+                && overwrites((&self.ctx, &self.nodes), node, pages.iter().copied(), why),
             inode: !is_same,
             in_order: options.fsync_mode == FsyncMode::Strict,
         })

@@ -5,7 +5,8 @@
 //! does not keep a million in memory.
 //!
 //! State of an inode in memory: [`dir_block`], a directory's blocks; `balance`, `heat`, `luck`, `known`, `frames`, the
-//! input for delta decisions; `set`, uncommitted writes. `gone`: names of deleted files.
+//! input for delta decisions; `overwrite`, whether an fsync overwrites in place; `set`, uncommitted writes. `gone`: names of
+//! deleted files.
 
 pub(crate) mod balance;
 pub mod dir_block;
@@ -15,6 +16,7 @@ pub(crate) mod gone;
 pub(crate) mod heat;
 pub(crate) mod known;
 pub(crate) mod luck;
+pub(crate) mod overwrite;
 pub(crate) mod set;
 
 use crate::context::Context;

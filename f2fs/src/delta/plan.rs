@@ -24,6 +24,7 @@ use crate::error::Result;
 use crate::inode::Inode;
 use crate::inode::known::Frames;
 use crate::inode::luck::Luck;
+use crate::inode::overwrite::overwrites;
 use crate::node::cache::Node;
 use crate::node::map::{Lookup, Place, addr_in};
 use crate::segment::temperature::Writeback;
@@ -87,7 +88,7 @@ impl Deltas {
         }) else {
             return Ok(plan);
         };
-        let stay = self.nodes.overwrites(node, dirty.iter().map(|(i, _)| *i), why);
+        let stay = overwrites((&self.ctx, &self.nodes), node, dirty.iter().map(|(i, _)| *i), why);
         let known = self.deltas(node)?;
         let synced_again = why != Writeback::Background && self.promises.has_written(node.ino);
         let places = self.ctx.options.delta_places;

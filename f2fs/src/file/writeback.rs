@@ -17,6 +17,7 @@ use crate::delta::plan::Plan;
 use crate::error::{Error, Result};
 use crate::file::Files;
 use crate::inode::balance::Made;
+use crate::inode::overwrite::overwrites;
 use crate::inode::{Content, Inode};
 use crate::node::cache::Node;
 use crate::node::index::Index;
@@ -86,7 +87,7 @@ impl Files {
             let synced = matches!(why, Writeback::Fsync | Writeback::FsyncContents);
             let stays = synced
                 && options.prices_deltas()
-                && self.nodes.overwrites(&inode.node, dirty.iter().map(|(i, _)| *i), why);
+                && overwrites((&self.ctx, &self.nodes), &inode.node, dirty.iter().map(|(i, _)| *i), why);
             let mut plan = match pays && dirty.len() < most {
                 true => self.deltas.plan_deltas(inode, (luck, frames), &dirty, why)?,
                 // Deltas of the file do not pay, or there are many dirty pages: skip the search for small changes.
@@ -209,7 +210,7 @@ impl Files {
         cause: Cause,
         done: &mut Written,
     ) -> Result<()> {
-        let stay = self.nodes.overwrites(inode, dirty.iter().map(|(i, _)| *i), why);
+        let stay = overwrites((&self.ctx, &self.nodes), inode, dirty.iter().map(|(i, _)| *i), why);
         let (log, ahead) = inode.inode(|r| {
             let log = data_log(r, dirty.len());
             // Preallocated blocks are written out of order, and the unused ones are holes.

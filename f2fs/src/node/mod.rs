@@ -4,14 +4,12 @@
 //! * [`index`]: which entries in delta nodes are live.
 //! * [`map`]: finding the address of a file block; creating and freeing nodes.
 //! * [`free`]: freeing addresses (truncate), step by step.
-//! * [`overwrite`]: whether an fsync overwrites pages in place.
 //! * [`mod@write`]: writing dirty nodes to their logs.
 
 pub mod cache;
 pub mod free;
 pub(crate) mod index;
 pub mod map;
-mod overwrite;
 pub mod write;
 
 use crate::context::Context;
