@@ -146,7 +146,7 @@ impl MountOptions {
     }
 
     /// The options that decide when something is written, flushed, discarded or overwritten, by their names.
-    pub(crate) fn told(&self) -> impl Iterator<Item = (String, String)> {
+    pub(crate) fn in_effect(&self) -> impl Iterator<Item = (String, String)> {
         let holes = match self.discard_holes {
             _ if !self.discard => "off",
             Holes::Kept => "segment",

@@ -57,9 +57,9 @@ const SHOWN: [&str; 10] = [
 
 /// A mount answers by itself: its image is in use.
 fn of_mount(dir: &Path, as_json: bool) -> Result<(), Failure> {
-    let told = ctl::report(dir)?;
+    let reported = ctl::report(dir)?;
     let st = rustix::fs::statvfs(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
-    let shown: Vec<_> = SHOWN.iter().filter_map(|name| told.iter().find(|(n, _)| n == name)).collect();
+    let shown: Vec<_> = SHOWN.iter().filter_map(|name| reported.iter().find(|(n, _)| n == name)).collect();
     let [all, free] = [st.f_blocks, st.f_bavail].map(|n| n * st.f_frsize);
     if as_json {
         let options: Map<String, Value> = shown.into_iter().map(|(n, v)| (n.clone(), json!(v))).collect();

@@ -143,7 +143,7 @@ impl Volume {
         .into_iter()
         .map(|(k, v)| (k.to_owned(), v))
         .collect::<Vec<_>>();
-        out.splice(0..0, health.lines().into_iter().chain(self.ctx.options.told()));
+        out.splice(0..0, health.lines().into_iter().chain(self.ctx.options.in_effect()));
         for (level, count) in free.count.iter().enumerate() {
             out.push((format!("free_pieces_{}", vfs::FreeFragments::name(level)), count.to_string()));
         }

@@ -73,7 +73,7 @@ const F2FS: &[Choice] = &[
     (
         "in_place",
         "BLOCKS|price",
-        "when an fsync overwrites pages: if they are at most so many, or if that costs fewer joules than new places. \
+        "when an fsync overwrites pages in place: up to this many, or where that costs fewer joules than new places. \
          Default 8, as in Linux; with profile=phone or card price",
     ),
     (
